@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// One monotonic time type for the whole tree: nanoseconds of CLOCK_MONOTONIC in a uint64_t, named *_ns.
+// Wall time (nanoseconds since 1970) only at the edges, named *_wall_ns.
+#pragma once
+
+#include <stdint.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_US UINT64_C(1000)
+
+uint64_t clock_mono_ns(void);
+uint64_t clock_wall_ns(void);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vendor libraries, loaded at run time through a typed table: one row a function, each found on its own.
+#pragma once
+
+#include "base/error.h"
+#include "base/macros.h"
+
+// Where a symbol goes and by which names it is looked up, newest generation first.
+struct dl_symbol {
+    size_t offset; // of the function pointer in the caller's table
+    const char *names[4]; // tried in order; unused NULL
+    size_t generation_offset; // of an unsigned char that gets 1-based index of the name found, 0 = absent;
+                              // (size_t)-1: not wanted
+};
+
+// Opens soname: as it is if it has a slash, else by the loader and then in each of dirs (NULL-ended).
+// Never closed again. 0 and *out_handle, *out_path (static storage of the loader's idea, or NULL);
+// -ENOENT: not found, *err lists where it was looked for; -ELIBBAD: found but not loadable.
+int must_use dl_open(const char *soname, const char *const *dirs, void **out_handle,
+                     struct error *err);
+// Fills table; absent symbols become NULL. Returns how many were found.
+unsigned dl_resolve(void *handle, const struct dl_symbol *symbols, size_t count, void *table);

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every ceiling of the tree in one place, each with its reason.
+#pragma once
+
+// Configuration files: a stock counters file is 10 KB; 1 MiB is a hundred times more.
+#define LIMIT_CONFIG_FILE_BYTES (1u << 20)
+#define LIMIT_CONFIG_DEPTH 64 // YAML nesting; libyaml is quadratic beyond
+#define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
+#define LIMIT_COUNTER_LINE_BYTES 4096
+
+// Devices: DCGM knows 32 GPUs; 8 instances each.
+#define LIMIT_GPUS 64
+#define LIMIT_ENTITIES 1024
+
+// Helper process frames: 64 GPUs x 8 instances x 128 fields x 24 B = 1.5 MiB.
+#define LIMIT_FRAME_BYTES (4u << 20)
+
+// kubelet answers: 5.8 MB seen in the field (docs/compat.md); a pod's own message is far smaller.
+#define LIMIT_POD_RESOURCES_BYTES (64u << 20)
+#define LIMIT_POD_RESOURCES_POD_BYTES (4u << 20)
+#define LIMIT_POD_DEVICES 65536 // (pod, container, device) rows kept of a node
+#define LIMIT_LABEL_VALUE_BYTES (64u << 10) // longer label values are cut at a character boundary
+
+// Pages: 56 instances x 120 fields is 2.5 MB.
+#define LIMIT_PAGE_BYTES (32u << 20)
+#define LIMIT_PAGES_LIVE 3
+
+// HTTP server (design: connections, deadlines)
+#define LIMIT_HTTP_CONNECTIONS 256
+#define LIMIT_HTTP_CONNECTIONS_BUSY 224 // from here the longest idle one is shut for a new one
+#define LIMIT_HTTP_CONNECTIONS_PER_IP 64
+#define LIMIT_HTTP_CONNECTION_BYTES (8u << 10)
+#define LIMIT_HTTP_HEADERS_MS 5000
+#define LIMIT_HTTP_IDLE_MS 90000
+#define LIMIT_HTTP_SWEEP_MS 250
