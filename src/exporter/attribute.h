@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attribution: from the kubelet's rows to the holders of each device. An engine: no I/O, no clock, no log.
+// Rules: which resource counts, which keys a device id yields, whose samples they match (dcgm-exporter's mapping,
+// as docs/compat.md tells, with its mistakes mended).
+#pragma once
+
+#include "base/sv.h"
+#include "kube/pod_resources.h"
+
+// A device that can be held, as attribution sees it. Strings borrowed for the call.
+struct attribute_device {
+    bool is_instance; // MIG GPU instance
+    uint32_t index; // NVML index of the GPU (of the parent)
+    uint32_t gpu_instance_id;
+    struct sv uuid; // "GPU-..." or "MIG-..."
+    struct sv legacy_uuid; // "MIG-GPU-<uuid>/gi/ci" or empty
+    struct sv parent_uuid; // instance: the GPU's
+};
+
+struct attribute_holder {
+    size_t row; // in pod_devices->rows
+    struct sv vgpu; // replica text; .ptr NULL: none
+};
+
+// Holders per device, in row order.
+struct attribute_result {
+    size_t device_count;
+    struct attribute_device_holders {
+        size_t first, count; // range in holders
+    } *devices;
+    struct attribute_holder *holders;
+    size_t holder_count;
+    size_t unknown_ids; // rows of a GPU resource whose id matches no device
+    bool shared_seen;
+};
+void attribute_result_deinit(struct attribute_result *r);
+
+struct attribute_options {
+    bool by_device_name; // identity is nvidiaN instead of the UUID
+    const struct sv *resource_names; // extra exact names
+    size_t resource_name_count;
+};
+
+// nvidia.com/gpu, prefix nvidia.com/mig-, or an extra name.
+bool attribute_resource_is_gpu(const struct attribute_options *o, struct sv resource);
+// "…/vgpuN" or "…::N": the replica text (may be empty); .ptr NULL when the id has none.
+struct sv attribute_replica(struct sv device_id);
+// The id without "::replica" / "/vgpuN".
+struct sv attribute_strip_replica(struct sv device_id);
+
+// A row counts when its resource is a GPU resource, or its id names a device of ours (exactly, or the hex part
+// without regard to case) whatever the resource is called.
+// 0, -ENOMEM.
+int must_use attribute(const struct attribute_options *o, const struct attribute_device *devices, size_t device_count,
+                       const struct pod_devices *rows, struct attribute_result *out);
