@@ -10,6 +10,7 @@
 // fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -234,22 +235,28 @@ struct frame {
 };
 
 struct frame_reader {
-    struct buf input; // ceiling LIMIT_FRAME_BYTES + header
+    struct buf input; // ceiling LIMIT_FRAME_BYTES + header + one read
     size_t consumed; // of input, by the frame last returned
+    int failed; // negative errno once the stream is unusable
     uint32_t entity_count; // of the last ENTITIES, bounds the indices in SAMPLE and EVENTS
     uint32_t generation;
+    uint64_t gpu_bits[LIMIT_ENTITIES / 64]; // which of them are GPUs
 };
 
 void frame_reader_init(struct frame_reader *r);
 void frame_reader_deinit(struct frame_reader *r);
 // Room for more bytes at *out_space (at least 4 KiB, grows as a large frame arrives); then frame_reader_commit.
-// 0 or -ENOMEM.
+// Ends the life of the frame returned last. 0 or -ENOMEM.
 int must_use frame_reader_space(struct frame_reader *r, char **out_space, size_t *out_bytes);
 void frame_reader_commit(struct frame_reader *r, size_t bytes);
 // 1: *out holds the next frame. 0: more bytes are needed. -EPROTO: not our protocol or a field out of range;
 // *what names it (static text); the stream is unusable from then on. -EFBIG: announced length over the ceiling.
-// Samples and events of another generation than the last ENTITIES are returned with count 0.
+// Samples and events of another generation than the last ENTITIES are returned with count 0. What the reader mends:
+// text (see struct frame_entity; string values alike), and a double that is not finite becomes FRAME_INVALID.
 int must_use frame_reader_next(struct frame_reader *r, struct frame *out, const char **what);
+
+// The text of a string record; false when it is none, or reaches outside strings (never after frame_reader_next).
+bool frame_record_string(const struct frame_record *rec, struct sv strings, struct sv *out);
 
 const char *frame_status_text(enum frame_status status); // "not_supported", for reason labels
 const char *frame_state_text(enum frame_state_code code); // "no_library"
