@@ -57,6 +57,11 @@ int must_use inventory_set_fields(struct inventory *inv, const uint16_t *fields,
 int must_use inventory_apply(struct inventory *inv, const struct frame *frame);
 // The helper is gone: nothing is up (or one GPU, index; UINT32_MAX all) with this reason.
 void inventory_mark_down(struct inventory *inv, uint32_t index, const char *reason);
+// Why a field has no value for an entity (FRAME_OK: it has one, however old; FRAME_NO_DATA: not asked yet). Fields above
+// GPU-instance level are looked up at the parent.
+enum frame_status inventory_field_status(const struct inventory *inv, const struct inventory_entity *entity,
+                                         uint16_t field);
+
 // The value of a field for an entity, as a page at now_ns may show it: NULL when unknown, not OK, or older than
 // max(3 x period, 15 s). Fields above GPU-instance level are looked up at the parent.
 const struct inventory_value *inventory_find(const struct inventory *inv, const struct inventory_entity *entity,
