@@ -14,8 +14,8 @@ struct dl_symbol {
 };
 
 // Opens soname: as it is if it has a slash, else by the loader and then in each of dirs (NULL-ended).
-// Never closed again. 0 and *out_handle, *out_path (static storage of the loader's idea, or NULL);
-// -ENOENT: not found, *err lists where it was looked for; -ELIBBAD: found but not loadable.
+// Never closed again. 0 and *out_handle; -ENOENT: not found, *err lists where it was looked for; -ELIBBAD: found but
+// not loadable, *err has the loader's reason.
 int must_use dl_open(const char *soname, const char *const *dirs, void **out_handle,
                      struct error *err);
 // Fills table; absent symbols become NULL. Returns how many were found.

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define CHUNK_BYTES 16384
+
+static int read_all(int fd, struct buf *out)
+{
+    for (;;) {
+        // At the ceiling one more byte is asked for, to tell a file that just fits from one that
+        // does not.
+        size_t room = out->max - out->len;
+        char extra;
+        if (room && buf_reserve(out, room < CHUNK_BYTES ? room : CHUNK_BYTES) < 0)
+            return out->error;
+        ssize_t got = room ? read(fd, out->data + out->len, room < CHUNK_BYTES ? room : CHUNK_BYTES)
+                           : read(fd, &extra, 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (!got)
+            return 0;
+        if (!room)
+            return -EFBIG;
+        out->len += (size_t)got;
+    }
+}
+
+int file_read(const char *path, struct buf *out, struct error *err)
+{
+    if (out->error)
+        return error_set(err, out->error, "cannot read '%s': %s", path, strerror(-out->error));
+    // O_NONBLOCK: a FIFO without a writer reads as empty instead of blocking the caller for ever.
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int r = fd < 0 ? -errno : read_all(fd, out);
+    if (r == -EFBIG)
+        return error_set(err, r, "cannot read '%s': larger than %zu bytes", path, out->max);
+    if (r < 0)
+        return error_set(err, r, "cannot read '%s': %s", path, strerror(-r));
+    return 0;
+}

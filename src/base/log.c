@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line is built in a fixed buffer and written at once. Fields that do not fit are left out whole,
+// so a line is always well-formed. The text form is that of Go's log/slog TextHandler, which
+// dcgm-exporter logs with.
+#include "base/log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/num.h"
+
+#define LINE_BYTES 4096
+#define TAIL_BYTES 64    // kept free for repeats=N and the end of the line
+#define VALUE_BYTES 1024 // of foreign text before escaping
+#define REPEAT_SLOTS 64
+#define REPEAT_NS (60 * NS_PER_S)
+
+static enum log_format format_now = LOG_FORMAT_TEXT;
+static enum log_level least_now = LOG_LEVEL_INFO;
+
+// What was said lately under LOG_LIMIT. A full table forgets the oldest.
+static struct repeat {
+    uint64_t id;
+    uint64_t written_ns; // 0: free
+    uint64_t left_out;
+} repeats[REPEAT_SLOTS];
+static pthread_mutex_t repeats_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct line {
+    char bytes[LINE_BYTES];
+    size_t len;
+    size_t most; // writing stops here
+    bool cut;    // something did not fit
+};
+
+void log_setup(enum log_format format, enum log_level least)
+{
+    format_now = format;
+    least_now = least;
+}
+
+bool log_wants(enum log_level level)
+{
+    return level >= least_now;
+}
+
+static void put(struct line *l, struct sv s)
+{
+    if (s.len > l->most - l->len) {
+        l->cut = true;
+        return;
+    }
+    if (s.len)
+        memcpy(l->bytes + l->len, s.ptr, s.len);
+    l->len += s.len;
+}
+
+static void put_str(struct line *l, const char *text)
+{
+    put(l, sv_from(text));
+}
+
+static void put_u64(struct line *l, uint64_t v)
+{
+    char text[NUM_U64_BYTES];
+    put(l, (struct sv){text, num_print_u64(text, v)});
+}
+
+static void put_i64(struct line *l, int64_t v)
+{
+    char text[NUM_I64_BYTES];
+    put(l, (struct sv){text, num_print_i64(text, v)});
+}
+
+// The inside of a double-quoted string, legal in JSON and in Go syntax alike but for control
+// characters in JSON.
+static void put_escaped(struct line *l, struct sv s, enum log_format format)
+{
+    while (s.len && !l->cut) {
+        size_t length = sv_utf8_length(s);
+        unsigned char c = (unsigned char)s.ptr[0];
+        if (!length) {
+            put_str(l, "\xef\xbf\xbd");
+            length = 1;
+        } else if (c == '"' || c == '\\') {
+            put(l, (struct sv){(const char[]){'\\', (char)c}, 2});
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            put_str(l, c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r");
+        } else if (c < 0x20 || c == 0x7f) {
+            char escape[8];
+            (void)snprintf(escape, sizeof(escape),
+                           format == LOG_FORMAT_JSON ? "\\u%04x" : "\\x%02x", c);
+            put_str(l, escape);
+        } else {
+            put(l, sv_sub(s, 0, length));
+        }
+        s = sv_sub(s, length, s.len);
+    }
+}
+
+static bool needs_quotes(struct sv s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c <= ' ' || c == '"' || c == '=' || c == '\\' || c >= 0x7f)
+            return true;
+    }
+    return !s.len;
+}
+
+static struct sv shortened(struct sv s)
+{
+    if (s.len <= VALUE_BYTES)
+        return s;
+    size_t len = VALUE_BYTES;
+    while (len && ((unsigned char)s.ptr[len] & 0xc0) == 0x80)
+        len--;
+    return sv_sub(s, 0, len);
+}
+
+static void put_text(struct line *l, struct sv s)
+{
+    bool cut = s.len > VALUE_BYTES;
+    s = shortened(s);
+    if (format_now == LOG_FORMAT_TEXT && !cut && !needs_quotes(s)) {
+        put(l, s);
+        return;
+    }
+    put_str(l, "\"");
+    put_escaped(l, s, format_now);
+    put_str(l, cut ? "...\"" : "\"");
+}
+
+static void put_f64(struct line *l, double v)
+{
+    char text[40];
+    (void)snprintf(text, sizeof(text), "%.9g", v);
+    // JSON has no word for these.
+    if (!isfinite(v) && format_now == LOG_FORMAT_JSON)
+        put_text(l, sv_from(text));
+    else
+        put_str(l, text);
+}
+
+static void put_errno(struct line *l, int64_t code)
+{
+    char text[128];
+    int number = (int)(code < 0 ? -code : code);
+    put_text(l, sv_from(strerror_r(number, text, sizeof(text)))); // the GNU form
+}
+
+static void put_value(struct line *l, const struct log_field *f)
+{
+    switch (f->kind) {
+    case LOG_KIND_STR:
+        put_text(l, sv_from(f->value.str ? f->value.str : "(null)"));
+        break;
+    case LOG_KIND_SV:
+        put_text(l, f->value.sv);
+        break;
+    case LOG_KIND_I64:
+        put_i64(l, f->value.i64);
+        break;
+    case LOG_KIND_U64:
+        put_u64(l, f->value.u64);
+        break;
+    case LOG_KIND_F64:
+        put_f64(l, f->value.f64);
+        break;
+    case LOG_KIND_BOOL:
+        put_str(l, f->value.boolean ? "true" : "false");
+        break;
+    case LOG_KIND_ERRNO:
+        put_errno(l, f->value.i64);
+        break;
+    case LOG_KIND_END:
+    case LOG_KIND_LIMIT:
+        break;
+    }
+}
+
+static void put_key(struct line *l, const char *key)
+{
+    if (format_now == LOG_FORMAT_TEXT) {
+        put_str(l, l->len ? " " : "");
+        put_str(l, key);
+        put_str(l, "=");
+        return;
+    }
+    put_str(l, l->len > 1 ? ",\"" : "\"");
+    put_escaped(l, sv_from(key), LOG_FORMAT_JSON);
+    put_str(l, "\":");
+}
+
+static void put_time(struct line *l)
+{
+    uint64_t now = clock_wall_ns();
+    time_t seconds = (time_t)(now / NS_PER_S);
+    struct tm tm;
+    char date[32] = "", zone[8] = "", text[64];
+    if (localtime_r(&seconds, &tm)) {
+        (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
+        (void)strftime(zone, sizeof(zone), "%z", &tm); // +hhmm
+    }
+    bool utc = strcmp(zone, "+0000") == 0;
+    (void)snprintf(text, sizeof(text), "%s.%03u%.3s%s%.2s", date,
+                   (unsigned)(now % NS_PER_S / NS_PER_MS), utc ? "Z" : zone, utc ? "" : ":",
+                   utc ? "" : zone + (zone[0] ? 3 : 0));
+    put_key(l, "time");
+    put_str(l, format_now == LOG_FORMAT_JSON ? "\"" : "");
+    put_str(l, text);
+    put_str(l, format_now == LOG_FORMAT_JSON ? "\"" : "");
+}
+
+static const char *level_name(enum log_level level)
+{
+    switch (level) {
+    case LOG_LEVEL_DEBUG:
+        return "DEBUG";
+    case LOG_LEVEL_INFO:
+        return "INFO";
+    case LOG_LEVEL_WARN:
+        return "WARN";
+    case LOG_LEVEL_ERROR:
+        return "ERROR";
+    }
+    return "ERROR";
+}
+
+// The slot of id, else a free or the oldest one taken over for it.
+static struct repeat *repeat_slot(uint64_t id)
+{
+    struct repeat *oldest = &repeats[0];
+    for (size_t i = 0; i < REPEAT_SLOTS; i++) {
+        if (repeats[i].id == id && repeats[i].written_ns)
+            return &repeats[i];
+        if (repeats[i].written_ns < oldest->written_ns)
+            oldest = &repeats[i];
+    }
+    *oldest = (struct repeat){.id = id};
+    return oldest;
+}
+
+// Whether a line is due; *out_left_out: how many were not since the last.
+static bool due(const char *phrase, const char *key, uint64_t *out_left_out)
+{
+    uint64_t id = map_hash(sv_from(phrase)) * 31 + map_hash(sv_from(key ? key : ""));
+    uint64_t now = clock_mono_ns();
+    (void)pthread_mutex_lock(&repeats_lock);
+    struct repeat *slot = repeat_slot(id);
+    bool write_it = !slot->written_ns || now - slot->written_ns >= REPEAT_NS;
+    if (write_it) {
+        *out_left_out = slot->left_out;
+        slot->left_out = 0;
+        slot->written_ns = now ? now : 1;
+    } else {
+        slot->left_out++;
+    }
+    (void)pthread_mutex_unlock(&repeats_lock);
+    return write_it;
+}
+
+static void write_line(struct line *l)
+{
+    size_t done = 0;
+    while (done < l->len) {
+        ssize_t n = write(STDERR_FILENO, l->bytes + done, l->len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; // nobody reads: a log line is no reason to stop
+        done += (size_t)n;
+    }
+}
+
+static void put_fields(struct line *l, const struct log_field *fields)
+{
+    for (const struct log_field *f = fields; f->kind != LOG_KIND_END; f++) {
+        if (f->kind == LOG_KIND_LIMIT)
+            continue;
+        size_t before = l->len;
+        put_key(l, f->key);
+        put_value(l, f);
+        if (l->cut)
+            l->len = before;
+        l->cut = false;
+    }
+}
+
+void log_write(enum log_level level, const char *phrase, const struct log_field *fields)
+{
+    uint64_t left_out = 0;
+    for (const struct log_field *f = fields; f->kind != LOG_KIND_END; f++) {
+        if (f->kind == LOG_KIND_LIMIT && !due(phrase, f->value.str, &left_out))
+            return;
+    }
+    int saved = errno;
+    struct line l = {.most = LINE_BYTES - TAIL_BYTES};
+    put_str(&l, format_now == LOG_FORMAT_JSON ? "{" : "");
+    put_time(&l);
+    put_key(&l, "level");
+    put_text(&l, sv_from(level_name(level)));
+    put_key(&l, "msg");
+    put_text(&l, sv_from(phrase));
+    put_fields(&l, fields);
+    l.most = LINE_BYTES;
+    if (left_out) {
+        put_key(&l, "repeats");
+        put_u64(&l, left_out);
+    }
+    put_str(&l, format_now == LOG_FORMAT_JSON ? "}\n" : "\n");
+    write_line(&l);
+    errno = saved;
+}
