@@ -50,6 +50,7 @@ void loop_path_free(struct loop_path *w);
 
 // A child process. fds[i] becomes the child's descriptor i; -1 there means /dev/null for 0..2 and closed above.
 // No other descriptor is inherited.
+#define LOOP_PROCESS_FDS_MAX 16 // more: -EINVAL
 struct loop_process_config {
     const char *path;
     char *const *argv; // NULL-ended
