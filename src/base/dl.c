@@ -15,7 +15,7 @@ static int try_open(const char *name, void **out_handle, struct error *err)
 {
     // The vendor's library stays out of the global scope: its symbols are used through the table
     // alone.
-    void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (handle) {
         *out_handle = handle;
         return 0;
