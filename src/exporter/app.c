@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wiring. A page is published when a sample of the fast class arrives; the tick publishes when none came for a whole
+// interval, so that ages move and values that are too old go. The first page with devices waits up to HOLD_NS for the
+// kubelet's first answer: a series that starts without its pod and then gains it would be two series.
+#include "exporter/app.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "exporter/app_internal.h"
+
+#define HOLD_NS (2 * NS_PER_S)
+#define KUBELET_DEADLINE_NS (5 * NS_PER_S)
+#define KUBELET_MAX_AGE_NS (60 * NS_PER_S)
+#define KUBELET_GRACE_NS (30 * NS_PER_S)
+
+// True while the first device page is kept back for the kubelet.
+static bool holding(struct app *a)
+{
+    if (!a->held)
+        return false;
+    struct pod_resources_stats s = {0};
+    if (a->pods)
+        pod_resources_get_stats(a->pods, &s);
+    bool answered = !a->pods || s.last_ok_ns > 0 || (s.polls > 0 && s.last_result != 0);
+    if (!answered && clock_mono_ns() - a->started_ns < HOLD_NS)
+        return true;
+    a->held = false;
+    return false;
+}
+
+void app_publish(struct app *a)
+{
+    if (a->inventory.samples > 0 && holding(a))
+        return;
+    if (a->next_config)
+        return; // the inventory already holds the next configuration's fields
+    struct render_self self;
+    app_self(a, &self);
+    uint64_t now_ns = clock_mono_ns();
+    int r = publisher_publish(a->publisher, a->config, &a->inventory, &self, now_ns);
+    if (r < 0)
+        log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
+    a->published_ns = now_ns;
+}
+
+static void on_tick(void *user)
+{
+    struct app *a = user;
+    if (a->hpc && hpc_refresh(a->hpc))
+        publisher_set_jobs(a->publisher, hpc_current(a->hpc));
+    app_reload_progress(a);
+    if (clock_mono_ns() - a->published_ns >= a->config->period_ns[FIELD_CLASS_FAST])
+        app_publish(a);
+}
+
+static void on_signal(void *user, int signo)
+{
+    struct app *a = user;
+    if (signo == SIGHUP) {
+        struct error err = ERROR_INIT;
+        (void)app_reload(a, "SIGHUP", &err);
+        return;
+    }
+    log_info("received signal", LOG_STR("signal", strsignal(signo)));
+    loop_stop(a->loop, 0);
+}
+
+static void on_files_changed(void *user)
+{
+    struct error err = ERROR_INIT;
+    (void)app_reload(user, "file changed", &err);
+}
+
+// --- kubelet ---
+
+static bool is_known_device(const struct inventory *inv, struct sv id)
+{
+    for (size_t i = 0; i < inv->entity_count; i++)
+        if (sv_equals_nocase(id, sv_from(inv->entities[i].info.uuid)))
+            return true;
+    return false;
+}
+
+static bool on_wanted(void *user, struct sv resource, struct sv device_id)
+{
+    struct app *a = user;
+    const struct option_list *extra = &a->options->flags.resource_names;
+    const struct attribute_options none = {0};
+    if (attribute_resource_is_gpu(&none, resource))
+        return true;
+    for (size_t i = 0; i < extra->count; i++)
+        if (sv_equals(resource, sv_from(extra->items[i])))
+            return true;
+    return is_known_device(&a->inventory, attribute_strip_replica(device_id));
+}
+
+static void on_pods(void *user, struct pod_devices *devices)
+{
+    struct app *a = user;
+    publisher_set_pods(a->publisher, devices);
+    app_publish(a);
+}
+
+static int start_kubelet(struct app *a, struct error *err)
+{
+    if (!a->options->flags.kubernetes)
+        return 0;
+    const struct pod_resources_config config = {
+        .socket_path = a->options->flags.kubelet_socket,
+        .interval_ns = a->config->period_ns[FIELD_CLASS_FAST],
+        .deadline_ns = KUBELET_DEADLINE_NS,
+        .max_age_ns = KUBELET_MAX_AGE_NS,
+        .restart_grace_ns = KUBELET_GRACE_NS,
+        .wanted = on_wanted,
+        .changed = on_pods,
+        .user = a,
+    };
+    int r = pod_resources_new(a->loop, &config, &a->pods);
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+// --- control requests ---
+
+static int on_admin(void *user, enum admin_command command, struct error *err)
+{
+    struct app *a = user;
+    int r;
+    switch (command) {
+    case ADMIN_RELOAD:
+        return app_reload(a, "admin request", err);
+    case ADMIN_RELEASE:
+        r = source_process_release(a->source);
+        return r < 0 ? error_set(err, r, "the driver is already released") : 0;
+    case ADMIN_ATTACH:
+        r = source_process_attach(a->source);
+        return r < 0 ? error_set(err, r, "the driver is already attached") : 0;
+    }
+    return error_set(err, -ENOSYS, "needs the DCGM source");
+}
+
+// --- construction ---
+
+static int start_signals(struct app *a, struct error *err)
+{
+    static const int signos[APP_SIGNALS] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+    for (size_t i = 0; i < APP_SIGNALS; i++) {
+        int r = loop_signal_new(a->loop, signos[i], on_signal, a, &a->signals[i]);
+        if (r < 0)
+            return error_set(err, r, "signal %d can't be watched: %s", signos[i], strerror(-r));
+    }
+    return 0;
+}
+
+static int start_servers(struct app *a, struct error *err)
+{
+    a->routes = (struct routes){
+        .publisher = a->publisher,
+        .openmetrics = a->options->flags.openmetrics,
+        .conditions = app_conditions,
+        .user = a,
+    };
+    const struct http_server_config http = {
+        .address = a->options->flags.address,
+        .web_config_file = a->options->flags.web_config_file,
+        .systemd_socket = a->options->flags.systemd_socket,
+        .handle = routes_handle,
+        .user = &a->routes,
+    };
+    int r = http_server_new(a->loop, &http, &a->server, err);
+    if (r < 0)
+        return r;
+    log_info("listening", LOG_STR("address", http.address), LOG_U64("port", http_server_port(a->server)),
+             LOG_BOOL("web_config", http.web_config_file && http.web_config_file[0]));
+    if (a->options->flags.admin_address[0] == '\0')
+        return 0;
+    const struct admin_config admin = {a->options->flags.admin_address, on_admin, a};
+    return admin_new(a->loop, &admin, &a->admin, err);
+}
+
+// podgpu-source lies beside this program unless --source-path says otherwise.
+static int find_source(struct app *a, struct error *err)
+{
+    const char *given = a->options->flags.source_path;
+    if (given[0] != '\0') {
+        sv_copy(a->source_path, sizeof(a->source_path), sv_from(given));
+    } else {
+        char own[3072];
+        ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+        if (n < 0)
+            return error_set(err, -errno, "/proc/self/exe can't be read: %s", strerror(errno));
+        own[n] = '\0';
+        char *slash = strrchr(own, '/');
+        if (slash)
+            *slash = '\0';
+        struct buf path = BUF_INIT(sizeof(a->source_path));
+        buf_add_fmt(&path, "%s/podgpu-source", own);
+        sv_copy(a->source_path, sizeof(a->source_path), buf_sv(&path));
+        buf_deinit(&path);
+    }
+    if (access(a->source_path, X_OK) < 0)
+        return error_set(err, -errno, "%s: the helper program can't be run: %s", a->source_path, strerror(errno));
+    return 0;
+}
+
+static void log_inert_flags(const struct exporter_options *o)
+{
+    for (size_t i = 0; i < o->unavailable_count; i++)
+        log_warn("flag is accepted but has no effect", LOG_STR("flag", o->unavailable[i]));
+}
+
+static int start_watching(struct app *a, struct error *err)
+{
+    int r = reload_watch_new(a->loop, on_files_changed, a, &a->watch);
+    if (r < 0)
+        return error_set(err, r, "files can't be watched: %s", strerror(-r));
+    reload_watch_set(a->watch, a->config->counters_file, a->config->config_file);
+    r = loop_timer_new(a->loop, on_tick, a, &a->tick);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    uint64_t period_ns = a->config->period_ns[FIELD_CLASS_FAST];
+    uint64_t tick_ns = period_ns < NS_PER_S ? period_ns : NS_PER_S;
+    loop_timer_set(a->tick, tick_ns, tick_ns);
+    return 0;
+}
+
+static int start(struct app *a, struct error *err)
+{
+    int r = find_source(a, err);
+    if (r < 0)
+        return r;
+    r = loop_new(&a->loop);
+    if (r == 0)
+        r = publisher_new(a->options, &a->publisher);
+    if (r < 0)
+        return error_set(err, r, "start failed: %s", strerror(-r));
+    r = start_signals(a, err);
+    if (r == 0)
+        r = start_servers(a, err);
+    if (r == 0)
+        r = app_source_start(a, err);
+    if (r == 0)
+        r = start_kubelet(a, err);
+    if (r == 0)
+        r = start_watching(a, err);
+    return r;
+}
+
+int app_new(const struct exporter_options *options, struct exporter_config *config, struct app **out,
+            struct error *err)
+{
+    struct app *a = calloc(1, sizeof(*a));
+    if (!a)
+        return error_set(err, -ENOMEM, "out of memory");
+    a->options = options;
+    a->config = exporter_config_ref(config);
+    a->started_ns = clock_mono_ns();
+    a->started_wall_ns = clock_wall_ns();
+    a->config_ok = true;
+    a->config_ok_wall_ns = a->started_wall_ns;
+    a->held = options->flags.kubernetes;
+    inventory_init(&a->inventory);
+    log_inert_flags(options);
+    if (options->flags.hpc_job_mapping_dir[0] != '\0') {
+        int r = hpc_new(options->flags.hpc_job_mapping_dir, &a->hpc);
+        if (r < 0) {
+            app_free(a);
+            return error_set(err, r, "out of memory");
+        }
+        if (hpc_refresh(a->hpc))
+            ; // the first page takes it below
+    }
+    int r = start(a, err);
+    if (r < 0) {
+        app_free(a);
+        return r;
+    }
+    if (a->hpc)
+        publisher_set_jobs(a->publisher, hpc_current(a->hpc));
+    app_publish(a);
+    *out = a;
+    return 0;
+}
+
+int app_run(struct app *a)
+{
+    int status = loop_run(a->loop);
+    log_info("shutdown complete");
+    return status;
+}
+
+void app_free(struct app *a)
+{
+    if (!a)
+        return;
+    source_process_free(a->source);
+    pod_resources_free(a->pods);
+    admin_free(a->admin);
+    http_server_free(a->server);
+    reload_watch_free(a->watch);
+    loop_timer_free(a->tick);
+    for (size_t i = 0; i < APP_SIGNALS; i++)
+        loop_signal_free(a->signals[i]);
+    publisher_free(a->publisher);
+    hpc_free(a->hpc);
+    loop_free(a->loop);
+    inventory_deinit(&a->inventory);
+    free(a->reasons_logged);
+    exporter_config_unref(a->next_config);
+    exporter_config_unref(a->config);
+    free(a);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory), app_reload.c (a new
+// configuration beside the old), app_self.c (numbers and readiness about ourselves).
+#pragma once
+
+#include "exporter/app.h"
+#include "exporter/hpc.h"
+#include "exporter/inventory.h"
+#include "exporter/publish.h"
+#include "exporter/reload_watch.h"
+#include "exporter/admin.h"
+#include "exporter/routes.h"
+#include "exporter/source_process.h"
+#include "io/http_server.h"
+#include "kube/pod_resources.h"
+
+#define APP_SIGNALS 4
+
+struct app {
+    const struct exporter_options *options;
+    struct loop *loop;
+    struct exporter_config *config; // in force
+    struct exporter_config *next_config; // checked, waiting for its first sample
+    uint64_t next_deadline_ns; // when next_config is taken without one
+    uint32_t watch_id;
+    uint32_t sampled_watch_id; // of the last sample with the fast class
+
+    struct inventory inventory;
+    struct source_process *source;
+    struct pod_resources *pods; // NULL without -k
+    struct hpc *hpc; // NULL without a directory
+    struct publisher *publisher;
+    struct routes routes;
+    struct http_server *server;
+    struct admin *admin; // NULL without --admin-address
+    struct reload_watch *watch;
+    struct loop_timer *tick;
+    struct loop_signal *signals[APP_SIGNALS];
+
+    char source_path[4096];
+    uint64_t started_ns, started_wall_ns;
+    uint64_t published_ns;
+    bool held; // first device page waits for the kubelet's first answer
+    uint64_t reloads, reload_failures, config_ok_wall_ns;
+    bool config_ok;
+    uint64_t reasons_layout; // inventory layout for which missing fields were logged
+    struct frame_state logged_state;
+    uint8_t *reasons_logged; // one a counter of the config in force: enum frame_status + 1 last logged
+    uint64_t down_events;
+};
+
+// app_source.c
+int must_use app_source_start(struct app *a, struct error *err);
+int must_use app_watch(struct app *a, const struct exporter_config *config);
+void app_log_missing(struct app *a);
+
+// app.c
+void app_publish(struct app *a);
+
+// app_reload.c
+// Checks and stages a new configuration. 0; negative errno with *err and the old one in force.
+int app_reload(struct app *a, const char *why, struct error *err);
+void app_reload_progress(struct app *a); // after a sample or tick: takes the staged one when it can
+
+// app_self.c
+void app_self(const struct app *a, struct render_self *out);
+size_t app_conditions(void *user, struct ready_condition *out);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include "base/clock.h"
+#include "exporter/app_internal.h"
+#include "exporter/process_stats.h"
+
+static void fill_attribution(const struct app *a, struct render_self *out)
+{
+    out->attribution_age_s = -1;
+    if (!a->pods)
+        return;
+    struct pod_resources_stats s;
+    pod_resources_get_stats(a->pods, &s);
+    out->attribution_on = true;
+    out->attribution_up = s.polls > 0 && s.last_result == 0 && s.last_grpc_status == 0;
+    if (s.last_ok_ns > 0)
+        out->attribution_age_s = (double)(loop_now_ns(a->loop) - s.last_ok_ns) / (double)NS_PER_S;
+    if (out->attribution_age_s < 0 && s.last_ok_ns > 0)
+        out->attribution_age_s = 0;
+    out->attribution_polls = s.polls;
+    out->attribution_failures = s.failures;
+    out->attribution_rate_limited = s.rate_limited;
+}
+
+static void fill_helper(const struct app *a, struct render_self *out)
+{
+    struct source_process_stats s;
+    source_process_get_stats(a->source, &s);
+    out->helper_starts = s.starts;
+    out->helper_crashes = s.crashes;
+    out->helper_hangs = s.hangs;
+    out->helper_protocol_errors = s.protocol_errors;
+    out->helper_running = s.running;
+    out->helper_released = s.released;
+}
+
+static void fill_http(const struct app *a, struct render_self *out)
+{
+    if (!a->server)
+        return;
+    struct http_server_stats s;
+    http_server_get_stats(a->server, &s);
+    out->http = (struct render_self_http){
+        .requests = s.requests,
+        .denied = s.denied,
+        .limited = s.limited,
+        .bad_requests = s.bad_requests,
+        .connections = s.connections,
+        .refused = s.refused,
+        .evicted = s.evicted,
+        .timed_out = s.timed_out,
+        .open = s.open,
+        .web_config_ok = s.web_config_ok,
+    };
+}
+
+void app_self(const struct app *a, struct render_self *out)
+{
+    *out = (struct render_self){
+        .started_wall_ns = a->started_wall_ns,
+        .version = PODGPU_VERSION,
+        .revision = "",
+        .sample_duration_s = (double)a->inventory.last_duration_ns / (double)NS_PER_S,
+        .config_ok = a->config_ok,
+        .config_last_ok_wall_ns = a->config_ok_wall_ns,
+        .config_reloads = a->reloads,
+        .config_failures = a->reload_failures,
+        .config_duplicates = a->config->counters.duplicates,
+        .process_metrics = a->options->flags.enable_exporter_metrics,
+    };
+    uint64_t sampled_ns = a->inventory.last_sample_ns[FIELD_CLASS_FAST];
+    if (sampled_ns > 0)
+        out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
+    fill_helper(a, out);
+    fill_attribution(a, out);
+    fill_http(a, out);
+    if (out->process_metrics)
+        process_stats_read(&out->process);
+}
+
+static void source_condition(const struct app *a, struct ready_condition *c)
+{
+    const struct frame_state *s = &a->inventory.state;
+    bool sampled = a->inventory.samples > 0;
+    bool known_absent = a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
+    c->name = "source nvml";
+    c->ok = sampled || known_absent;
+    if (known_absent)
+        sv_copy(c->text, sizeof(c->text), sv_from(s->text));
+    else
+        sv_copy(c->text, sizeof(c->text), sampled ? SV("sampling") : SV("no sample yet"));
+}
+
+static void kubelet_condition(const struct app *a, struct ready_condition *c)
+{
+    struct pod_resources_stats s;
+    pod_resources_get_stats(a->pods, &s);
+    bool absent = s.polls > 0 && !s.socket_seen;
+    c->name = "kubelet pod-resources";
+    c->ok = s.last_ok_ns > 0 || absent;
+    if (absent)
+        sv_copy(c->text, sizeof(c->text), SV("no socket; metrics are served without pod labels"));
+    else
+        sv_copy(c->text, sizeof(c->text), s.last_result == 0 ? SV("answering") : sv_from(s.last_error));
+}
+
+size_t app_conditions(void *user, struct ready_condition *out)
+{
+    const struct app *a = user;
+    size_t n = 0;
+    memset(out, 0, READY_CONDITIONS_MAX * sizeof(*out));
+    source_condition(a, &out[n++]);
+    if (a->pods)
+        kubelet_condition(a, &out[n++]);
+    out[n] = (struct ready_condition){.name = "configuration", .ok = true};
+    sv_copy(out[n].text, sizeof(out[n].text),
+            a->config_ok ? SV("in force") : SV("the last reload failed, the one before is in force"));
+    n++;
+    return n;
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "exporter/app_internal.h"
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Tells the source and the inventory which fields to keep: the configuration's, each once, ascending.
+int app_watch(struct app *a, const struct exporter_config *config)
+{
+    uint16_t *fields = calloc(config->counters.count + 1, sizeof(*fields));
+    if (!fields)
+        return -ENOMEM;
+    size_t count = 0;
+    for (size_t i = 0; i < config->counters.count; i++)
+        if (config->counters.rows[i].field->id < FIELD_EXP_FIRST)
+            fields[count++] = config->counters.rows[i].field->id;
+    qsort(fields, count, sizeof(*fields), compare_ids);
+    size_t unique = 0;
+    for (size_t i = 0; i < count; i++)
+        if (unique == 0 || fields[unique - 1] != fields[i])
+            fields[unique++] = fields[i];
+    struct frame_watch watch = {.watch_id = ++a->watch_id, .count = (uint32_t)unique};
+    for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
+        watch.period_ns[c] = config->period_ns[c];
+    int r = inventory_set_fields(&a->inventory, fields, unique, watch.watch_id);
+    if (r == 0)
+        r = source_process_watch(a->source, &watch, fields);
+    free(fields);
+    return r;
+}
+
+static void log_state(struct app *a, const struct frame_state *state)
+{
+    if (state->code == FRAME_STATE_READY)
+        log_info("gpu driver is ready", LOG_STR("driver", state->driver_version),
+                 LOG_STR("nvml", state->library_version), LOG_STR("library", state->library_path));
+    else if (state->code != a->logged_state.code || a->logged_state.driver_version[0] == '\0')
+        log_warn("no gpu metrics for now", LOG_STR("source", "nvml"),
+                 LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
+                 LOG_LIMIT(frame_state_text(state->code)));
+    a->logged_state = *state;
+}
+
+static void log_entity_changes(const struct frame *frame)
+{
+    for (uint32_t i = 0; i < frame->as.entities.head->count; i++) {
+        const struct frame_entity *e = &frame->as.entities.list[i];
+        if (e->state != FRAME_ENTITY_UP)
+            log_warn("gpu is not available", LOG_U64("gpu", e->index), LOG_STR("uuid", e->uuid),
+                     LOG_STR("reason", frame_entity_state_text(e->state)), LOG_LIMIT(e->uuid));
+    }
+    log_info("devices enumerated", LOG_U64("entities", frame->as.entities.head->count));
+}
+
+static void on_sample(struct app *a, const struct frame_sample *sample)
+{
+    if (!(sample->classes & (1u << FIELD_CLASS_FAST)) || sample->watch_id != a->watch_id)
+        return;
+    a->sampled_watch_id = sample->watch_id;
+    app_reload_progress(a);
+    app_log_missing(a);
+    app_publish(a);
+}
+
+static void on_frame(void *user, const struct frame *frame)
+{
+    struct app *a = user;
+    if (frame->type == FRAME_STATE)
+        log_state(a, frame->as.state);
+    if (frame->type == FRAME_ENTITIES)
+        log_entity_changes(frame);
+    if (frame->type == FRAME_EVENTS)
+        for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
+            const struct frame_event *e = &frame->as.events.list[i];
+            log_warn("xid error", LOG_U64("entity", e->entity), LOG_U64("xid", e->xid),
+                     LOG_STR("from", e->origin == FRAME_EVENT_KMSG ? "kernel log" : "driver event"),
+                     LOG_STR("detail", e->text), LOG_LIMIT("xid"));
+        }
+    if (inventory_apply(&a->inventory, frame) < 0) {
+        log_error("out of memory while taking a sample", LOG_LIMIT("inventory"));
+        return;
+    }
+    if (frame->type == FRAME_ENTITIES && a->pods)
+        pod_resources_kick(a->pods); // ids that named no device may do so now
+    if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS)
+        app_publish(a);
+    if (frame->type == FRAME_SAMPLE)
+        on_sample(a, frame->as.sample.head);
+}
+
+static void on_down(void *user, const char *reason, uint32_t index, const char *call, bool driver_hung)
+{
+    struct app *a = user;
+    a->down_events++;
+    log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
+             LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
+    if (driver_hung)
+        inventory_mark_down(&a->inventory, UINT32_MAX, "driver_hung");
+    else if (strcmp(reason, "hung") == 0)
+        inventory_mark_down(&a->inventory, index, "hung");
+    else if (strcmp(reason, "released") == 0)
+        inventory_mark_down(&a->inventory, UINT32_MAX, "released");
+    else
+        return; // a crash costs one sample at most: the last values stand until they are too old
+    app_publish(a);
+}
+
+int app_source_start(struct app *a, struct error *err)
+{
+    const struct source_process_config config = {
+        .path = a->source_path,
+        .source = "nvml",
+        .library = a->options->flags.nvml_library,
+        .kmsg_path = a->options->flags.kmsg_path,
+        .call_deadline_ns = a->options->flags.call_deadline_ns,
+        .frame = on_frame,
+        .down = on_down,
+        .user = a,
+    };
+    int r = source_process_new(a->loop, &config, &a->source, err);
+    if (r < 0)
+        return r;
+    r = app_watch(a, a->config);
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+// The worst status of a field over all entities: what keeps it from being there at all, or FRAME_OK.
+static enum frame_status field_reason(const struct inventory *inv, const struct field_info *field)
+{
+    enum frame_status reason = FRAME_NO_DATA;
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        enum frame_status s = inventory_field_status(inv, &inv->entities[i], field->id);
+        if (s == FRAME_OK)
+            return FRAME_OK;
+        if (s != FRAME_NO_DATA)
+            reason = s;
+    }
+    return reason;
+}
+
+// A known name that these GPUs can't give is told once, with its reason.
+void app_log_missing(struct app *a)
+{
+    if (a->inventory.entity_count == 0)
+        return;
+    const struct counter_list *counters = &a->config->counters;
+    if (!a->reasons_logged)
+        a->reasons_logged = calloc(counters->count + 1, 1);
+    if (!a->reasons_logged)
+        return;
+    for (size_t i = 0; i < counters->count; i++) {
+        const struct counter *c = &counters->rows[i];
+        enum frame_status reason = c->field->id >= FIELD_EXP_FIRST ? FRAME_NEEDS_DCGM
+                                                                   : field_reason(&a->inventory, c->field);
+        if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
+            continue;
+        a->reasons_logged[i] = (uint8_t)(reason + 1);
+        log_info("field is not available here", LOG_STR("field", c->name),
+                 LOG_STR("reason", frame_status_text(reason)));
+    }
+}

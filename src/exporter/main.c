@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "exporter/app.h"
+
+static int fail(const struct error *err)
+{
+    char text[1024];
+    log_error(error_text(err, text, sizeof(text)));
+    return 1;
+}
+
+static void print_help(void)
+{
+    struct buf text = BUF_INIT(1u << 20);
+    option_print_help(&exporter_option_table, &text);
+    fwrite(text.data, 1, text.len, stdout);
+    buf_deinit(&text);
+}
+
+static int run(struct exporter_options *options)
+{
+    struct error err = ERROR_INIT;
+    log_setup(options->log_format, options->log_level);
+    log_info("starting podgpu-exporter", LOG_STR("version", PODGPU_VERSION));
+    struct exporter_config *config = NULL;
+    if (exporter_config_load(options, &config, &err) < 0)
+        return fail(&err);
+    struct app *app = NULL;
+    int status = 1;
+    if (app_new(options, config, &app, &err) < 0)
+        fail(&err);
+    else
+        status = app_run(app);
+    app_free(app);
+    exporter_config_unref(config);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct error err = ERROR_INIT;
+    struct exporter_options options = {0};
+    int r = exporter_options_parse(argc, argv, environ, &options, &err);
+    int status = 0;
+    if (r == OPTION_OUTCOME_HELP)
+        print_help();
+    else if (r == OPTION_OUTCOME_VERSION)
+        printf("podgpu-exporter version %s\n", PODGPU_VERSION);
+    else
+        status = r < 0 ? fail(&err) : run(&options);
+    exporter_options_deinit(&options);
+    return status;
+}

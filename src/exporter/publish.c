@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: owners are a function of (inventory layout, kubelet map); both carry a version, so a tick on which
+// neither moved costs two comparisons. A page is one heap buffer handed over to an http_body, which the server frees
+// with its last reader; `live` holds references to pages that may still have readers, oldest first.
+#include "exporter/publish.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "exporter/hpc.h"
+
+struct page {
+    struct http_body *bodies[TEXT_FORMAT_COUNT]; // [TEXT_FORMAT_OPENMETRICS] only when asked for
+};
+
+struct publisher {
+    const struct exporter_options *options;
+    struct render *render;
+    struct pod_devices *rows;
+    bool rows_changed;
+    const struct hpc_jobs *jobs;
+    bool jobs_changed;
+    struct attribute_result holders;
+    struct render_jobs *entity_jobs; // one an entity, while jobs are set
+    uint64_t owners_layout; // inventory layout the owners were made for
+    uint64_t owners_version;
+    struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
+    size_t live_count;
+    size_t reserve_bytes; // size of the last page: the next one's first allocation
+    struct publisher_stats stats;
+};
+
+int publisher_new(const struct exporter_options *options, struct publisher **out)
+{
+    struct publisher *p = calloc(1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    p->options = options;
+    int r = render_new(&p->render);
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    *out = p;
+    return 0;
+}
+
+static void page_deinit(struct page *page)
+{
+    for (size_t i = 0; i < TEXT_FORMAT_COUNT; i++)
+        http_body_unref(page->bodies[i]);
+    *page = (struct page){0};
+}
+
+void publisher_free(struct publisher *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->live_count; i++)
+        page_deinit(&p->live[i]);
+    attribute_result_deinit(&p->holders);
+    free(p->entity_jobs);
+    pod_devices_unref(p->rows);
+    render_free(p->render);
+    free(p);
+}
+
+void publisher_set_pods(struct publisher *p, struct pod_devices *rows)
+{
+    struct pod_devices *old = p->rows;
+    p->rows = rows ? pod_devices_ref(rows) : NULL;
+    pod_devices_unref(old);
+    p->rows_changed = true;
+}
+
+void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs)
+{
+    p->jobs = jobs;
+    p->jobs_changed = true;
+}
+
+static struct attribute_device device_of(const struct inventory *inv, size_t i)
+{
+    const struct frame_entity *e = &inv->entities[i].info;
+    struct attribute_device d = {
+        .is_instance = e->kind == FRAME_ENTITY_GPU_I,
+        .index = e->index,
+        .gpu_instance_id = e->gpu_instance_id,
+        .uuid = sv_from(e->uuid),
+        .legacy_uuid = sv_from(e->legacy_uuid),
+    };
+    if (d.is_instance && e->parent < inv->entity_count)
+        d.parent_uuid = sv_from(inv->entities[e->parent].info.uuid);
+    return d;
+}
+
+// Who holds what, anew. On failure the result is empty: no owner labels rather than wrong ones.
+static int work_out_holders(struct publisher *p, const struct inventory *inv)
+{
+    attribute_result_deinit(&p->holders);
+    p->holders = (struct attribute_result){0};
+    if (!p->rows)
+        return 0;
+    struct attribute_device *devices = calloc(inv->entity_count + 1, sizeof(*devices));
+    struct sv *names = calloc(p->options->flags.resource_names.count + 1, sizeof(*names));
+    int r = -ENOMEM;
+    if (devices && names) {
+        for (size_t i = 0; i < inv->entity_count; i++)
+            devices[i] = device_of(inv, i);
+        for (size_t i = 0; i < p->options->flags.resource_names.count; i++)
+            names[i] = sv_from(p->options->flags.resource_names.items[i]);
+        const struct attribute_options o = {
+            .by_device_name = p->options->gpu_id_by_device_name,
+            .resource_names = names,
+            .resource_name_count = p->options->flags.resource_names.count,
+        };
+        r = attribute(&o, devices, inv->entity_count, p->rows, &p->holders);
+    }
+    free(names);
+    free(devices);
+    return r;
+}
+
+static int work_out_jobs(struct publisher *p, const struct inventory *inv)
+{
+    free(TAKE_PTR(p->entity_jobs));
+    if (!p->jobs || inv->entity_count == 0)
+        return 0;
+    p->entity_jobs = calloc(inv->entity_count, sizeof(*p->entity_jobs));
+    if (!p->entity_jobs)
+        return -ENOMEM;
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        const struct frame_entity *e = &inv->entities[i].info;
+        struct render_jobs *j = &p->entity_jobs[i];
+        j->names = hpc_jobs_find(p->jobs, e->index, e->gpu_instance_id, &j->count);
+    }
+    return 0;
+}
+
+static int refresh_owners(struct publisher *p, const struct inventory *inv)
+{
+    if (!p->rows_changed && !p->jobs_changed && p->owners_layout == inv->layout)
+        return 0;
+    int r = work_out_holders(p, inv);
+    if (r == 0)
+        r = work_out_jobs(p, inv);
+    p->stats.unknown_ids = p->holders.unknown_ids;
+    p->owners_version++;
+    if (r < 0)
+        return r; // tried again at the next tick
+    p->rows_changed = false;
+    p->jobs_changed = false;
+    p->owners_layout = inv->layout;
+    return 0;
+}
+
+static int make_body(struct publisher *p, const struct render_input *in, enum text_format format,
+                     struct http_body **out)
+{
+    struct buf text = BUF_INIT(LIMIT_PAGE_BYTES);
+    int r = buf_reserve(&text, p->reserve_bytes + p->reserve_bytes / 16 + 4096);
+    if (r == 0)
+        r = render_page(p->render, in, format, &text);
+    if (r < 0) {
+        buf_deinit(&text);
+        return r;
+    }
+    if (format == TEXT_FORMAT_PROMETHEUS)
+        p->reserve_bytes = text.len;
+    size_t bytes;
+    char *data = buf_take(&text, &bytes);
+    return http_body_new(data, bytes, text_content_type(format), out);
+}
+
+// Forgets pages that nobody reads any more, and makes room for one.
+static void retire_pages(struct publisher *p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->live_count; i++) {
+        struct page *page = &p->live[i];
+        unsigned readers = 0;
+        for (size_t f = 0; f < TEXT_FORMAT_COUNT; f++)
+            readers += page->bodies[f] ? http_body_readers(page->bodies[f]) : 0;
+        if (readers == 0)
+            page_deinit(page);
+        else
+            p->live[kept++] = *page;
+    }
+    p->live_count = kept;
+    if (kept < LIMIT_PAGES_LIVE)
+        return;
+    for (size_t f = 0; f < TEXT_FORMAT_COUNT; f++)
+        if (p->live[0].bodies[f])
+            p->stats.shut_readers += http_body_shut_readers(p->live[0].bodies[f]);
+    page_deinit(&p->live[0]);
+    for (size_t i = 1; i < p->live_count; i++)
+        p->live[i - 1] = p->live[i];
+    p->live_count--;
+}
+
+int publisher_publish(struct publisher *p, const struct exporter_config *config,
+                      const struct inventory *inventory, struct render_self *self, uint64_t now_ns)
+{
+    int r = refresh_owners(p, inventory);
+    if (r < 0) {
+        p->stats.failures++;
+        return r;
+    }
+    self->attribution_unknown_ids = p->stats.unknown_ids;
+    self->page_bytes = p->stats.bytes;
+    self->page_shut_readers = p->stats.shut_readers;
+    const struct render_owners owners = {
+        .version = p->owners_version,
+        .rows = p->rows,
+        .holders = p->rows ? &p->holders : NULL,
+        .jobs = p->entity_jobs,
+    };
+    const struct render_input in = {config, inventory, &owners, self, now_ns};
+    struct page page = {0};
+    r = make_body(p, &in, TEXT_FORMAT_PROMETHEUS, &page.bodies[TEXT_FORMAT_PROMETHEUS]);
+    if (r == 0 && p->options->flags.openmetrics)
+        r = make_body(p, &in, TEXT_FORMAT_OPENMETRICS, &page.bodies[TEXT_FORMAT_OPENMETRICS]);
+    if (r < 0) {
+        page_deinit(&page);
+        p->stats.failures++;
+        return r;
+    }
+    retire_pages(p);
+    p->live[p->live_count++] = page;
+    p->stats.pages++;
+    p->stats.bytes = http_body_bytes(page.bodies[TEXT_FORMAT_PROMETHEUS]).len;
+    render_counts(p->render, &p->stats.device_series, &p->stats.series);
+    return 0;
+}
+
+struct http_body *publisher_body(const struct publisher *p, enum text_format format)
+{
+    if (p->live_count == 0)
+        return NULL;
+    const struct page *page = &p->live[p->live_count - 1];
+    return page->bodies[format] ? page->bodies[format] : page->bodies[TEXT_FORMAT_PROMETHEUS];
+}
+
+void publisher_get_stats(const struct publisher *p, struct publisher_stats *out)
+{
+    *out = p->stats;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the latest inventory and kubelet map to the bodies that scrapers get: owners are worked out when either changed,
+// the page is rendered, and the new bodies replace the old ones. At most LIMIT_PAGES_LIVE pages are alive: when a slow
+// reader would hold a fourth, the readers of the oldest are shut down and counted.
+#pragma once
+
+#include "exporter/render.h"
+#include "io/http_server.h"
+
+struct publisher;
+
+int must_use publisher_new(const struct exporter_options *options, struct publisher **out);
+void publisher_free(struct publisher *p);
+
+// The kubelet's map (referenced here) or NULL. Takes effect with the next publish.
+void publisher_set_pods(struct publisher *p, struct pod_devices *rows);
+// HPC jobs by (GPU, instance); borrowed until the next call.
+struct hpc_jobs;
+void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);
+
+// Renders and swaps. 0; -ENOMEM or -EFBIG: the page before stays.
+int must_use publisher_publish(struct publisher *p, const struct exporter_config *config,
+                               const struct inventory *inventory, struct render_self *self,
+                               uint64_t now_ns);
+// The current body, or NULL before the first publish. Borrowed until the next publish.
+struct http_body *publisher_body(const struct publisher *p, enum text_format format);
+
+struct publisher_stats {
+    uint64_t pages; // published
+    uint64_t failures; // pages that could not be made
+    uint64_t shut_readers;
+    size_t bytes; // of the last page
+    size_t device_series, series;
+    size_t unknown_ids; // device ids of GPU resources that no GPU here has
+};
+void publisher_get_stats(const struct publisher *p, struct publisher_stats *out);
