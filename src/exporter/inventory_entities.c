@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of devices: how a new list becomes the inventory's, and which devices are up.
+//
+// A new list is planned beside the old one: first each new device is matched with an old one, then the order is fixed
+// and the memory is taken; only then, when nothing can fail any more, values and XID history move over and the lists are
+// swapped. Matching goes by the surest mark that both sides know: UUIDs of all GPUs first, then bus ids, then indices,
+// so that a GPU without a readable UUID (lost, skipped) never takes the place of one that has it.
+#include "exporter/inventory_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
+
+// memcmp decides whether a device's identity changed: there must be no padding in it.
+static_assert(sizeof(struct frame_entity) == 4 + 7 * 4 + 3 * 96 + 2 * 32, "frame_entity has padding");
+
+struct plan {
+    const struct frame_entity *list; // the frame's
+    size_t list_count;
+    uint32_t *old_of; // per frame entity: index in inv->entities, or INVENTORY_NONE
+    bool *taken; // per old entity
+    struct inventory_entity *entities; // the new list
+    uint32_t *from; // per new entity: index in inv->entities, or INVENTORY_NONE
+    size_t count;
+    uint32_t *map; // per frame entity: index in the new list
+    struct plan_gpu {
+        uint32_t index; // NVML's
+        uint32_t order; // gone ones after those listed
+        uint32_t listed; // frame entity, or INVENTORY_NONE
+        uint32_t old; // inventory entity, or INVENTORY_NONE
+    } *gpus;
+    size_t gpu_count;
+};
+
+static void plan_deinit(struct plan *p)
+{
+    if (p->entities) {
+        for (size_t i = 0; i < p->count; i++)
+            free(p->entities[i].values); // fresh ones only: they hold no text yet
+    }
+    free(p->entities);
+    free(p->old_of);
+    free(p->taken);
+    free(p->from);
+    free(p->map);
+    free(p->gpus);
+}
+
+static void plan_deinitp(struct plan *p)
+{
+    plan_deinit(p);
+}
+
+static bool is_known(const char *s)
+{
+    return s[0] != '\0';
+}
+
+// --- Matching ---
+
+enum match_by { MATCH_UUID, MATCH_BUS_ID, MATCH_INDEX, MATCH_END };
+
+static bool gpu_matches(const struct frame_entity *a, const struct frame_entity *b, enum match_by by)
+{
+    bool uuids = is_known(a->uuid) && is_known(b->uuid);
+    bool bus_ids = is_known(a->bus_id) && is_known(b->bus_id);
+    if (by == MATCH_UUID)
+        return uuids && strcmp(a->uuid, b->uuid) == 0;
+    if (uuids)
+        return false; // both known and not equal, or matched already
+    if (by == MATCH_BUS_ID)
+        return bus_ids && strcasecmp(a->bus_id, b->bus_id) == 0;
+    return !bus_ids && a->index == b->index;
+}
+
+static bool instance_matches(const struct frame_entity *a, const struct frame_entity *b, enum match_by by)
+{
+    if (is_known(a->profile) && is_known(b->profile) && strcmp(a->profile, b->profile) != 0)
+        return false; // the same id cut anew
+    bool uuids = is_known(a->uuid) && is_known(b->uuid);
+    if (by == MATCH_UUID)
+        return uuids && strcmp(a->uuid, b->uuid) == 0;
+    return !uuids && a->gpu_instance_id == b->gpu_instance_id;
+}
+
+// Whether the old entity o may be the new entity n at all: same kind, and instances of the same GPU.
+static bool may_match(const struct inventory *inv, const struct plan *p, const struct frame_entity *n, size_t o)
+{
+    const struct frame_entity *old = &inv->entities[o].info;
+    if (p->taken[o] || old->kind != n->kind)
+        return false;
+    return n->kind == FRAME_ENTITY_GPU || p->old_of[n->parent] == old->parent;
+}
+
+static void match_one(const struct inventory *inv, struct plan *p, size_t n, enum match_by by)
+{
+    const struct frame_entity *info = &p->list[n];
+    for (size_t o = 0; o < inv->entity_count; o++) {
+        const struct frame_entity *old = &inv->entities[o].info;
+        if (!may_match(inv, p, info, o))
+            continue;
+        if (info->kind == FRAME_ENTITY_GPU ? gpu_matches(info, old, by) : instance_matches(info, old, by)) {
+            p->old_of[n] = (uint32_t)o;
+            p->taken[o] = true;
+            return;
+        }
+    }
+}
+
+// An instance whose parent is no GPU of the list is not taken.
+static bool is_usable(const struct plan *p, const struct frame_entity *e)
+{
+    if (e->kind == FRAME_ENTITY_GPU)
+        return true;
+    return e->kind == FRAME_ENTITY_GPU_I && e->parent < p->list_count && p->list[e->parent].kind == FRAME_ENTITY_GPU;
+}
+
+static void match_kind(const struct inventory *inv, struct plan *p, enum frame_entity_kind kind)
+{
+    for (unsigned by = 0; by < MATCH_END; by++) {
+        for (size_t n = 0; n < p->list_count; n++) {
+            if (p->list[n].kind == kind && p->old_of[n] == INVENTORY_NONE && is_usable(p, &p->list[n]))
+                match_one(inv, p, n, (enum match_by)by);
+        }
+    }
+}
+
+// --- Order ---
+
+static int compare_gpus(const void *va, const void *vb)
+{
+    const struct plan_gpu *a = va, *b = vb;
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static void plan_gpu_add(struct plan *p, uint32_t index, uint32_t listed, uint32_t old)
+{
+    p->gpus[p->gpu_count] = (struct plan_gpu){index, (uint32_t)p->gpu_count, listed, old};
+    p->gpu_count++;
+}
+
+// Listed GPUs, then those to keep as lost: at most LIMIT_GPUS, the ones kept longest (present false) go first.
+static void collect_gpus(const struct inventory *inv, struct plan *p)
+{
+    for (size_t n = 0; n < p->list_count; n++) {
+        if (p->list[n].kind == FRAME_ENTITY_GPU)
+            plan_gpu_add(p, p->list[n].index, (uint32_t)n, p->old_of[n]);
+    }
+    size_t room = inv->forget_absent ? 0 : LIMIT_GPUS;
+    for (int present = 1; present >= 0; present--) {
+        for (size_t o = 0; o < inv->entity_count && room > 0; o++) {
+            const struct inventory_entity *e = &inv->entities[o];
+            if (p->taken[o] || e->info.kind != FRAME_ENTITY_GPU || e->present != (bool)present)
+                continue;
+            plan_gpu_add(p, e->info.index, INVENTORY_NONE, (uint32_t)o);
+            room--;
+        }
+    }
+    if (p->gpu_count > 1)
+        qsort(p->gpus, p->gpu_count, sizeof(p->gpus[0]), compare_gpus);
+}
+
+// --- Filling ---
+
+static void copy_text(char *out, size_t bytes, const char *text, const char *before)
+{
+    const char *s = is_known(text) ? text : before;
+    memcpy(out, s, strnlen(s, bytes - 1)); // out is zeroed
+}
+
+// What the new list says, with what was known before where it is silent.
+static void merge_info(struct frame_entity *out, const struct frame_entity *now, const struct frame_entity *before)
+{
+    static const struct frame_entity nothing = {.minor = UINT32_MAX};
+    if (!before)
+        before = &nothing;
+    memset(out, 0, sizeof(*out));
+    out->kind = now->kind;
+    out->state = now->state;
+    out->index = now->index;
+    out->gpu_instance_id = now->gpu_instance_id;
+    out->instance_entity_id = now->instance_entity_id;
+    bool silent = now->state != FRAME_ENTITY_UP; // could not be asked: numbers may be missing too
+    out->mig_enabled = silent && !now->mig_enabled ? before->mig_enabled : now->mig_enabled;
+    out->gpm = silent && !now->gpm ? before->gpm : now->gpm;
+    out->minor = now->minor == UINT32_MAX ? before->minor : now->minor;
+    out->slices = silent && !now->slices ? before->slices : now->slices;
+    out->total_slices = silent && !now->total_slices ? before->total_slices : now->total_slices;
+    copy_text(out->uuid, sizeof(out->uuid), now->uuid, before->uuid);
+    copy_text(out->legacy_uuid, sizeof(out->legacy_uuid), now->legacy_uuid, before->legacy_uuid);
+    copy_text(out->name, sizeof(out->name), now->name, before->name);
+    copy_text(out->bus_id, sizeof(out->bus_id), now->bus_id, before->bus_id);
+    copy_text(out->profile, sizeof(out->profile), now->profile, before->profile);
+}
+
+static int plan_add(const struct inventory *inv, struct plan *p, const struct frame_entity *now, uint32_t old,
+                    size_t parent)
+{
+    struct inventory_entity *e = &p->entities[p->count];
+    const struct frame_entity *before = old == INVENTORY_NONE ? NULL : &inv->entities[old].info;
+    *e = (struct inventory_entity){.present = now != NULL, .down_reason = "", .last_xid = -1};
+    merge_info(&e->info, now ? now : before, before);
+    if (!now)
+        e->info.state = FRAME_ENTITY_LOST;
+    e->info.parent = (uint32_t)parent;
+    p->from[p->count] = old;
+    p->count++;
+    if (old != INVENTORY_NONE)
+        return 0;
+    e->values = inventory_values_new(inv->field_count);
+    return e->values ? 0 : -ENOMEM;
+}
+
+static int plan_add_instances(const struct inventory *inv, struct plan *p, uint32_t gpu, size_t parent)
+{
+    for (size_t n = 0; n < p->list_count; n++) {
+        if (p->list[n].kind != FRAME_ENTITY_GPU_I || p->list[n].parent != gpu)
+            continue;
+        p->map[n] = (uint32_t)p->count;
+        int r = plan_add(inv, p, &p->list[n], p->old_of[n], parent);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int plan_fill(const struct inventory *inv, struct plan *p)
+{
+    for (size_t g = 0; g < p->gpu_count; g++) {
+        const struct plan_gpu *gpu = &p->gpus[g];
+        size_t position = p->count;
+        bool listed = gpu->listed != INVENTORY_NONE;
+        int r = plan_add(inv, p, listed ? &p->list[gpu->listed] : NULL, gpu->old, position);
+        if (r < 0)
+            return r;
+        if (!listed)
+            continue;
+        p->map[gpu->listed] = (uint32_t)position;
+        r = plan_add_instances(inv, p, gpu->listed, position);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int plan_init(const struct inventory *inv, const struct frame *frame, struct plan *p)
+{
+    p->list = frame->as.entities.list;
+    p->list_count = frame->as.entities.head->count;
+    assert(p->list_count <= LIMIT_ENTITIES);
+    size_t most = p->list_count + LIMIT_GPUS;
+    p->old_of = malloc((p->list_count + 1) * sizeof(p->old_of[0]));
+    p->map = malloc((p->list_count + 1) * sizeof(p->map[0]));
+    p->taken = calloc(inv->entity_count + 1, sizeof(p->taken[0]));
+    p->entities = calloc(most, sizeof(p->entities[0]));
+    p->from = calloc(most, sizeof(p->from[0]));
+    p->gpus = calloc(most, sizeof(p->gpus[0]));
+    if (!p->old_of || !p->map || !p->taken || !p->entities || !p->from || !p->gpus)
+        return -ENOMEM;
+    for (size_t n = 0; n < p->list_count; n++)
+        p->old_of[n] = p->map[n] = INVENTORY_NONE;
+    return 0;
+}
+
+// --- Taking over ---
+
+// Moves history from the old list and takes the new one. Cannot fail.
+static void plan_commit(struct inventory *inv, struct plan *p)
+{
+    bool changed = p->count != inv->entity_count;
+    for (size_t i = 0; i < p->count; i++) {
+        struct inventory_entity *e = &p->entities[i];
+        changed = changed || p->from[i] != i;
+        if (p->from[i] == INVENTORY_NONE)
+            continue;
+        struct inventory_entity *old = &inv->entities[p->from[i]];
+        changed = changed || memcmp(&e->info, &old->info, sizeof(e->info)) != 0;
+        e->up = old->up;
+        e->down_reason = old->down_reason;
+        e->values = TAKE_PTR(old->values);
+        e->xids = TAKE_PTR(old->xids);
+        e->xid_count = old->xid_count;
+        e->last_xid = old->last_xid;
+        e->last_xid_value = old->last_xid_value;
+        e->ring = TAKE_PTR(old->ring);
+    }
+    for (size_t o = 0; o < inv->entity_count; o++)
+        inventory_entity_deinit(inv, &inv->entities[o]);
+    free(inv->entities);
+    free(inv->map);
+    inv->entities = TAKE_PTR(p->entities);
+    inv->entity_count = p->count;
+    inv->map = TAKE_PTR(p->map);
+    inv->map_count = p->list_count;
+    if (changed)
+        inv->layout++;
+}
+
+int inventory_apply_entities(struct inventory *inv, const struct frame *frame)
+{
+    cleanup(plan_deinitp) struct plan p = {0};
+    int r = plan_init(inv, frame, &p);
+    if (r < 0)
+        return r;
+    match_kind(inv, &p, FRAME_ENTITY_GPU);
+    match_kind(inv, &p, FRAME_ENTITY_GPU_I);
+    collect_gpus(inv, &p);
+    r = plan_fill(inv, &p);
+    if (r < 0)
+        return r;
+    plan_commit(inv, &p);
+    inv->generation = frame->as.entities.head->generation;
+    inv->forget_absent = false;
+    inv->stale = false;
+    inv->news = true;
+    inventory_refresh(inv);
+    return 0;
+}
+
+// --- Up or down ---
+
+static const char *state_reason(const struct frame_entity *info)
+{
+    switch ((enum frame_entity_state)info->state) {
+    case FRAME_ENTITY_UP:
+        return NULL;
+    case FRAME_ENTITY_SKIPPED: // it is left alone because a call to it hung
+        return "hung";
+    case FRAME_ENTITY_LOST:
+    case FRAME_ENTITY_RESET_REQUIRED:
+    case FRAME_ENTITY_NO_PERMISSION:
+    case FRAME_ENTITY_FAILED:
+    case FRAME_ENTITY_STATE_END:
+        break;
+    }
+    return frame_entity_state_text((enum frame_entity_state)info->state);
+}
+
+void inventory_refresh(struct inventory *inv)
+{
+    bool changed = false;
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        struct inventory_entity *e = &inv->entities[i];
+        const struct inventory_entity *gpu = &inv->entities[e->info.parent];
+        const char *reason = state_reason(&e->info);
+        if (!reason)
+            reason = state_reason(&gpu->info);
+        if (reason)
+            inventory_entity_clear_readings(inv, e);
+        else if (gpu->mark)
+            reason = gpu->mark;
+        else if (inv->state_known && inv->state.code != FRAME_STATE_READY)
+            reason = frame_state_text((enum frame_state_code)inv->state.code);
+        else if (inv->stale)
+            reason = "stale";
+        else
+            reason = "";
+        bool up = reason[0] == '\0';
+        changed = changed || up != e->up || strcmp(reason, e->down_reason) != 0;
+        e->up = up;
+        e->down_reason = reason;
+    }
+    if (changed)
+        inv->layout++;
+}

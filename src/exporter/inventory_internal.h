@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between inventory.c (fields, values, XIDs), inventory_entities.c (lists of devices) and inventory_find.c (lookups).
+#pragma once
+
+#include "exporter/inventory.h"
+
+#define INVENTORY_NONE UINT32_MAX
+
+// Applies a checked ENTITIES frame. 0, -ENOMEM (nothing changed).
+int must_use inventory_apply_entities(struct inventory *inv, const struct frame *frame);
+// Works out up and down_reason of every entity again; layout grows if any differs.
+void inventory_refresh(struct inventory *inv);
+
+// A value that nothing is known of yet.
+#define INVENTORY_VALUE_UNKNOWN ((struct inventory_value){.status = FRAME_NO_DATA, .type = FRAME_VALUE_NONE})
+// count of them on the heap, or NULL; never NULL for a count of 0.
+struct inventory_value *inventory_values_new(size_t count);
+// Frees a text; the value becomes unknown.
+void inventory_value_clear(struct inventory *inv, struct inventory_value *v);
+// Frees what the entity owns.
+void inventory_entity_deinit(struct inventory *inv, struct inventory_entity *e);
+// Clears all but labels: the device gives no readings any more.
+void inventory_entity_clear_readings(struct inventory *inv, struct inventory_entity *e);
