@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Look-ups over the two generated tables, which are sorted: by id, and by name in byte order.
+#include "gpu/catalogue.h"
+
+const struct field_info *field_find(uint16_t id)
+{
+    size_t low = 0, high = field_table_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (field_table[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < field_table_count && field_table[low].id == id ? &field_table[low] : NULL;
+}
+
+const struct field_info *field_find_by_name(struct sv name)
+{
+    size_t low = 0, high = field_name_table_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = sv_compare(sv_from(field_name_table[middle].name), name);
+        if (!order)
+            return field_find(field_name_table[middle].id);
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+const char *field_nearest_name(struct sv name)
+{
+    // A typing error or two: one byte in six, so that a wholly different word finds nothing.
+    unsigned best = (unsigned)(name.len < 96 ? name.len / 6 : 16) + 1;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < field_name_table_count; i++) {
+        struct sv known = sv_from(field_name_table[i].name);
+        if (sv_equals_nocase(known, name))
+            return known.ptr;
+        unsigned distance = sv_distance(known, name, best);
+        if (distance < best) {
+            best = distance;
+            nearest = known.ptr;
+        }
+    }
+    return nearest;
+}
+
+bool field_is_profiling(uint16_t id)
+{
+    return id >= 1001 && id <= 1099;
+}
+
+const char *field_level_text(enum field_level level)
+{
+    switch (level) {
+    case FIELD_LEVEL_NONE:
+        return "global";
+    case FIELD_LEVEL_GPU:
+        return "GPU";
+    case FIELD_LEVEL_VGPU:
+        return "VGPU";
+    case FIELD_LEVEL_SWITCH:
+        return "SWITCH";
+    case FIELD_LEVEL_GPU_I:
+        return "GPU_I";
+    case FIELD_LEVEL_GPU_CI:
+        return "GPU_CI";
+    case FIELD_LEVEL_LINK:
+        return "LINK";
+    case FIELD_LEVEL_CPU:
+        return "CPU";
+    case FIELD_LEVEL_CPU_CORE:
+        return "CPU_CORE";
+    case FIELD_LEVEL_CONNECTX:
+        return "CONNECTX";
+    }
+    return "unknown";
+}
