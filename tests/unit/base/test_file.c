@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static char path[] = "/tmp/podgpu-test-file-XXXXXX";
+
+static int make_file(void **state)
+{
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return -1;
+    for (unsigned i = 0; i < 5000; i++)
+        if (write(fd, "0123456789", 10) != 10)
+            return -1;
+    return close(fd);
+}
+
+static int remove_file(void **state)
+{
+    return unlink(path);
+}
+
+static void a_file_is_appended_whole(void **state)
+{
+    struct buf b = BUF_INIT(60000);
+    struct error err = ERROR_INIT;
+    buf_add_str(&b, "before|");
+    assert_int_equal(file_read(path, &b, &err), 0);
+    assert_int_equal(b.len, 50007);
+    assert_memory_equal(b.data, "before|0123456789", 17);
+    assert_memory_equal(b.data + b.len - 10, "0123456789", 10);
+    buf_deinit(&b);
+}
+
+static void the_ceiling_is_exact(void **state)
+{
+    for (size_t max = 49999; max <= 50001; max++) {
+        struct buf b = BUF_INIT(max);
+        struct error err = ERROR_INIT;
+        assert_int_equal(file_read(path, &b, &err), max < 50000 ? -EFBIG : 0);
+        if (max < 50000)
+            assert_non_null(strstr(err.text, "larger than 49999 bytes"));
+        buf_deinit(&b);
+    }
+}
+
+static void errors_name_the_path_and_the_reason(void **state)
+{
+    struct buf b = BUF_INIT(100);
+    struct error err = ERROR_INIT;
+    assert_int_equal(file_read("/nonexistent/x", &b, &err), -ENOENT);
+    assert_string_equal(err.text, "cannot read '/nonexistent/x': No such file or directory");
+    assert_int_equal(file_read("/", &b, &err), -EISDIR);
+    assert_int_equal(file_read("/dev/null", &b, &err), 0);
+    assert_int_equal(b.len, 0);
+    buf_deinit(&b);
+}
+
+static void a_fifo_without_writer_does_not_block(void **state)
+{
+    char fifo[sizeof(path) + 8];
+    (void)snprintf(fifo, sizeof(fifo), "%s.fifo", path);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    struct buf b = BUF_INIT(100);
+    assert_int_equal(file_read(fifo, &b, NULL), 0);
+    assert_int_equal(b.len, 0);
+    (void)unlink(fifo);
+    buf_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_appended_whole),
+        cmocka_unit_test(the_ceiling_is_exact),
+        cmocka_unit_test(errors_name_the_path_and_the_reason),
+        cmocka_unit_test(a_fifo_without_writer_does_not_block),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
