@@ -15,23 +15,33 @@ struct attribute_device {
     struct sv uuid; // "GPU-..." or "MIG-..."
     struct sv legacy_uuid; // "MIG-GPU-<uuid>/gi/ci" or empty
     struct sv parent_uuid; // instance: the GPU's
+    // N of /dev/nvidiaN of the GPU (of the parent), by which GKE's device plugin names it; the driver may number it
+    // unlike NVML. Not known: index stands for it.
+    bool minor_known;
+    uint32_t minor;
 };
 
 struct attribute_holder {
     size_t row; // in pod_devices->rows
-    struct sv vgpu; // replica text; .ptr NULL: none
+    // Replica text of the id, borrowed from the rows; .ptr NULL: none. An id without one takes that of the container's
+    // id before it, as dcgm-exporter's shared mode has it.
+    struct sv vgpu;
 };
 
-// Holders per device, in row order.
+// Holders per device, in row order: one for each id held, so a container with two replicas stands there twice.
+// Rows of the poller stand in the order in which their pods were first seen, so the last holder is the newest one;
+// that is what "last wins" means where a single owner is wanted of a device that has several.
 struct attribute_result {
     size_t device_count;
     struct attribute_device_holders {
         size_t first, count; // range in holders
+        size_t containers; // different ones among the holders: 1 is a sole owner, more is sharing
+        size_t pods;
     } *devices;
     struct attribute_holder *holders;
     size_t holder_count;
     size_t unknown_ids; // rows of a GPU resource whose id matches no device
-    bool shared_seen;
+    bool shared_seen; // some device has holders of more than one container
 };
 void attribute_result_deinit(struct attribute_result *r);
 
@@ -48,8 +58,14 @@ struct sv attribute_replica(struct sv device_id);
 // The id without "::replica" / "/vgpuN".
 struct sv attribute_strip_replica(struct sv device_id);
 
+// Whether a row can matter: a GPU resource, or an id written like an NVIDIA UUID (GPU-, MIG- and MIG-GPU- forms, with
+// or without a replica). For the poller's filter, which knows no devices.
+bool attribute_row_is_wanted(const struct attribute_options *o, struct sv resource, struct sv device_id);
+
 // A row counts when its resource is a GPU resource, or its id names a device of ours (exactly, or the hex part
 // without regard to case) whatever the resource is called.
-// 0, -ENOMEM.
+// UUIDs and the names nvidiaN, nvidiaN/giM are both understood whatever by_device_name says; with it a bare number
+// means nvidiaN too.
+// 0, -ENOMEM. The result borrows from rows.
 int must_use attribute(const struct attribute_options *o, const struct attribute_device *devices, size_t device_count,
                        const struct pod_devices *rows, struct attribute_result *out);
