@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works. Every name by which a device can be called becomes a key of one map (attribute_id.h). Each row's id,
-// without its replica part, is turned into the keys it may mean and looked up; a hit becomes a match. Matches are then
-// laid out by device with a counting sort, which keeps row order within a device.
-// Containers and pods get small numbers on the way, so that "how many different ones hold this device" is one stamp
-// array and no comparison of strings. Rows of one container usually stand together: only the first of a run is hashed.
+// How it works. Every name by which a device can be called becomes a key of one map
+// (attribute_id.h). Each row's id, without its replica part, is turned into the keys it may mean
+// and looked up; a hit becomes a match. Matches are then laid out by device with a counting sort,
+// which keeps row order within a device. Containers and pods get small numbers on the way, so that
+// "how many different ones hold this device" is one stamp array and no comparison of strings. Rows
+// of one container usually stand together: only the first of a run is hashed.
 #include "exporter/attribute.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct match {
 
 struct work {
     const struct attribute_options *options;
-    struct map names; // key of a device -> index + 1
+    struct map names;  // key of a device -> index + 1
     struct map owners; // "namespace\0pod\0[container]" -> number + 1
     struct buf owner_key;
     struct sv *sticky; // per container: the last replica text
@@ -96,8 +97,8 @@ static size_t find_name(const struct work *w, const struct attribute_key *key)
     return value ? value_to_number(value) : NO_DEVICE;
 }
 
-// A MIG id may also be the UUID itself with "MIG-" before it (never a GPU's: that would give a board to the holder of
-// a slice of it).
+// A MIG id may also be the UUID itself with "MIG-" before it (never a GPU's: that would give a
+// board to the holder of a slice of it).
 static size_t find_by_uuid(const struct work *w, struct sv id)
 {
     struct attribute_key key;
@@ -106,7 +107,8 @@ static size_t find_by_uuid(const struct work *w, struct sv id)
         device = find_name(w, &key);
     if (device == NO_DEVICE && attribute_key_legacy(id, &key))
         device = find_name(w, &key);
-    if (device != NO_DEVICE || !sv_starts_with(id, SV("MIG-")) || sv_starts_with(id, SV("MIG-GPU-")))
+    if (device != NO_DEVICE || !sv_starts_with(id, SV("MIG-")) ||
+        sv_starts_with(id, SV("MIG-GPU-")))
         return device;
     if (attribute_key_uuid(sv_sub(id, 4, id.len - 4), &key))
         device = find_name(w, &key);
@@ -183,8 +185,7 @@ static int match_rows(struct work *w, const struct pod_devices *rows,
     struct match before = {.row = SIZE_MAX};
     for (size_t i = 0; i < rows->count; i++) {
         struct sv id = sv_from(rows->rows[i].device_id);
-        bool gpu_resource =
-            attribute_resource_is_gpu(w->options, sv_from(rows->rows[i].resource));
+        bool gpu_resource = attribute_resource_is_gpu(w->options, sv_from(rows->rows[i].resource));
         size_t device = find_device(w, id, gpu_resource);
         if (!gpu_resource && device == NO_DEVICE)
             continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attribution: from the kubelet's rows to the holders of each device. An engine: no I/O, no clock, no log.
-// Rules: which resource counts, which keys a device id yields, whose samples they match (dcgm-exporter's mapping,
-// as docs/compat.md tells, with its mistakes mended).
+// Attribution: from the kubelet's rows to the holders of each device. An engine: no I/O, no clock,
+// no log. Rules: which resource counts, which keys a device id yields, whose samples they match
+// (dcgm-exporter's mapping, as docs/compat.md tells, with its mistakes mended).
 #pragma once
 
 #include "base/sv.h"
@@ -10,43 +10,44 @@
 // A device that can be held, as attribution sees it. Strings borrowed for the call.
 struct attribute_device {
     bool is_instance; // MIG GPU instance
-    uint32_t index; // NVML index of the GPU (of the parent)
+    uint32_t index;   // NVML index of the GPU (of the parent)
     uint32_t gpu_instance_id;
-    struct sv uuid; // "GPU-..." or "MIG-..."
+    struct sv uuid;        // "GPU-..." or "MIG-..."
     struct sv legacy_uuid; // "MIG-GPU-<uuid>/gi/ci" or empty
     struct sv parent_uuid; // instance: the GPU's
-    // N of /dev/nvidiaN of the GPU (of the parent), by which GKE's device plugin names it; the driver may number it
-    // unlike NVML. Not known: index stands for it.
+    // N of /dev/nvidiaN of the GPU (of the parent), by which GKE's device plugin names it; the
+    // driver may number it unlike NVML. Not known: index stands for it.
     bool minor_known;
     uint32_t minor;
 };
 
 struct attribute_holder {
     size_t row; // in pod_devices->rows
-    // Replica text of the id, borrowed from the rows; .ptr NULL: none. An id without one takes that of the container's
-    // id before it, as dcgm-exporter's shared mode has it.
+    // Replica text of the id, borrowed from the rows; .ptr NULL: none. An id without one takes that
+    // of the container's id before it, as dcgm-exporter's shared mode has it.
     struct sv vgpu;
 };
 
-// Holders per device, in row order: one for each id held, so a container with two replicas stands there twice.
-// Rows of the poller stand in the order in which their pods were first seen, so the last holder is the newest one;
-// that is what "last wins" means where a single owner is wanted of a device that has several.
+// Holders per device, in row order: one for each id held, so a container with two replicas stands
+// there twice. Rows of the poller stand in the order in which their pods were first seen, so the
+// last holder is the newest one; that is what "last wins" means where a single owner is wanted of a
+// device that has several.
 struct attribute_result {
     size_t device_count;
     struct attribute_device_holders {
         size_t first, count; // range in holders
-        size_t containers; // different ones among the holders: 1 is a sole owner, more is sharing
+        size_t containers;   // different ones among the holders: 1 is a sole owner, more is sharing
         size_t pods;
-    } *devices;
+    } * devices;
     struct attribute_holder *holders;
     size_t holder_count;
     size_t unknown_ids; // rows of a GPU resource whose id matches no device
-    bool shared_seen; // some device has holders of more than one container
+    bool shared_seen;   // some device has holders of more than one container
 };
 void attribute_result_deinit(struct attribute_result *r);
 
 struct attribute_options {
-    bool by_device_name; // identity is nvidiaN instead of the UUID
+    bool by_device_name;             // identity is nvidiaN instead of the UUID
     const struct sv *resource_names; // extra exact names
     size_t resource_name_count;
 };
@@ -58,14 +59,16 @@ struct sv attribute_replica(struct sv device_id);
 // The id without "::replica" / "/vgpuN".
 struct sv attribute_strip_replica(struct sv device_id);
 
-// Whether a row can matter: a GPU resource, or an id written like an NVIDIA UUID (GPU-, MIG- and MIG-GPU- forms, with
-// or without a replica). For the poller's filter, which knows no devices.
-bool attribute_row_is_wanted(const struct attribute_options *o, struct sv resource, struct sv device_id);
+// Whether a row can matter: a GPU resource, or an id written like an NVIDIA UUID (GPU-, MIG- and
+// MIG-GPU- forms, with or without a replica). For the poller's filter, which knows no devices.
+bool attribute_row_is_wanted(const struct attribute_options *o, struct sv resource,
+                             struct sv device_id);
 
-// A row counts when its resource is a GPU resource, or its id names a device of ours (exactly, or the hex part
-// without regard to case) whatever the resource is called.
-// UUIDs and the names nvidiaN, nvidiaN/giM are both understood whatever by_device_name says; with it a bare number
+// A row counts when its resource is a GPU resource, or its id names a device of ours (exactly, or
+// the hex part without regard to case) whatever the resource is called. UUIDs and the names
+// nvidiaN, nvidiaN/giM are both understood whatever by_device_name says; with it a bare number
 // means nvidiaN too.
 // 0, -ENOMEM. The result borrows from rows.
-int must_use attribute(const struct attribute_options *o, const struct attribute_device *devices, size_t device_count,
-                       const struct pod_devices *rows, struct attribute_result *out);
+int must_use attribute(const struct attribute_options *o, const struct attribute_device *devices,
+                       size_t device_count, const struct pod_devices *rows,
+                       struct attribute_result *out);

@@ -109,8 +109,9 @@ bool attribute_key_legacy(struct sv id, struct attribute_key *out)
     if (!sv_starts_with(id, SV("MIG-GPU-")))
         return false;
     rest = skip(rest, 4);
-    return sv_next(&rest, '/', &parent) && sv_next(&rest, '/', &gi) && parse_number(gi, &gi_number) &&
-           parse_number(rest, &ci_number) && attribute_key_parent_instance(parent, gi_number, out);
+    return sv_next(&rest, '/', &parent) && sv_next(&rest, '/', &gi) &&
+           parse_number(gi, &gi_number) && parse_number(rest, &ci_number) &&
+           attribute_key_parent_instance(parent, gi_number, out);
 }
 
 void attribute_key_minor(uint32_t minor, struct attribute_key *out)

@@ -20,19 +20,20 @@
 
 static const struct attribute_options by_uuid = {0};
 
-#define ROW(pod_, container_, resource_, id_) \
-    {.namespace_name = "default", \
-     .pod = (pod_), \
-     .container = (container_), \
-     .resource = (resource_), \
-     .device_id = (id_)}
-#define GPU(index_, uuid_) {.index = (index_), .uuid = SV(uuid_)}
-#define INSTANCE(index_, gi_, uuid_, parent_) \
-    {.is_instance = true, \
-     .index = (index_), \
-     .gpu_instance_id = (gi_), \
-     .uuid = SV(uuid_), \
-     .parent_uuid = SV(parent_)}
+#define ROW(pod_, container_, resource_, id_)                                                      \
+    {                                                                                              \
+        .namespace_name = "default", .pod = (pod_), .container = (container_),                     \
+        .resource = (resource_), .device_id = (id_)                                                \
+    }
+#define GPU(index_, uuid_)                                                                         \
+    {                                                                                              \
+        .index = (index_), .uuid = SV(uuid_)                                                       \
+    }
+#define INSTANCE(index_, gi_, uuid_, parent_)                                                      \
+    {                                                                                              \
+        .is_instance = true, .index = (index_), .gpu_instance_id = (gi_), .uuid = SV(uuid_),       \
+        .parent_uuid = SV(parent_)                                                                 \
+    }
 
 static struct attribute_result run(const struct attribute_options *o,
                                    const struct attribute_device *devices, size_t device_count,
@@ -56,13 +57,14 @@ static void assert_sv(struct sv got, const char *want)
     assert_memory_equal(got.ptr, want, got.len);
 }
 
-// The rows of dcgm-exporter's own mapping test: sample i must carry pod i; vgpu NULL = no label (absent or empty).
+// The rows of dcgm-exporter's own mapping test: sample i must carry pod i; vgpu NULL = no label
+// (absent or empty).
 struct upstream_case {
     const char *what;
     bool by_device_name;
     const char *resource;
     const char *extra_resource;
-    size_t count; // pods, each with ids[i]
+    size_t count;                          // pods, each with ids[i]
     struct attribute_device devices[MOST]; // of sample i
     const char *ids[MOST];
     bool one_device; // every sample is devices[0]
@@ -73,35 +75,109 @@ static const struct upstream_case upstream_cases[] = {
     {"uid, U, U", false, "nvidia.com/gpu", NULL, 1, {GPU(0, U)}, {U}},
     {"uid, MIG-U, MIG-U", false, "nvidia.com/gpu", NULL, 1, {GPU(0, "MIG-" U)}, {"MIG-" U}},
     {"uid, U with GI 3, MIG-U", false, "nvidia.com/gpu", NULL, 1, {GPU(0, U)}, {"MIG-" U}},
-    {"device-name, mig GI 3, MIG-U", true, "nvidia.com/gpu", NULL, 1,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"MIG-" U}},
-    {"device-name, mig GI 0, nvidia0/gi0", true, "nvidia.com/gpu", NULL, 1,
-     {INSTANCE(0, 0, "MIG-" U, "GPU-" V)}, {"nvidia0/gi0"}},
-    {"device-name, device 0, 0/vgpu", true, "nvidia.com/gpu", NULL, 1, {GPU(0, "GPU-" V)},
+    {"device-name, mig GI 3, MIG-U",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     1,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"MIG-" U}},
+    {"device-name, mig GI 0, nvidia0/gi0",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     1,
+     {INSTANCE(0, 0, "MIG-" U, "GPU-" V)},
+     {"nvidia0/gi0"}},
+    {"device-name, device 0, 0/vgpu",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     1,
+     {GPU(0, "GPU-" V)},
      {"0/vgpu"}},
     {"uid, U, U::", false, "nvidia.com/gpu", NULL, 1, {GPU(0, U)}, {U "::"}},
-    {"uid, mig resource, MIG-U", false, "nvidia.com/mig-1g.10gb", NULL, 1,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"MIG-" U}},
+    {"uid, mig resource, MIG-U",
+     false,
+     "nvidia.com/mig-1g.10gb",
+     NULL,
+     1,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"MIG-" U}},
     {"uid, named resource, U", false, "nvidia.com/a100", "nvidia.com/a100", 1, {GPU(0, U)}, {U}},
-    {"device-name, two instances", true, "nvidia.com/gpu", NULL, 2,
+    {"device-name, two instances",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     2,
      {INSTANCE(0, 0, "MIG-" U, "GPU-" V), INSTANCE(0, 1, "MIG-" W, "GPU-" V)},
-     {"nvidia0/gi0/vgpu0", "nvidia0/gi1/vgpu0"}, false, {"0", "0"}},
-    {"device-name, mig GI 3, one vgpu", true, "nvidia.com/gpu", NULL, 1,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"nvidia0/gi3/vgpu0"}, false, {"0"}},
-    {"device-name, nvidia0, vgpu1", true, "nvidia.com/gpu", NULL, 1, {GPU(0, "GPU-" V)},
-     {"nvidia0/vgpu1"}, false, {"1"}},
+     {"nvidia0/gi0/vgpu0", "nvidia0/gi1/vgpu0"},
+     false,
+     {"0", "0"}},
+    {"device-name, mig GI 3, one vgpu",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     1,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"nvidia0/gi3/vgpu0"},
+     false,
+     {"0"}},
+    {"device-name, nvidia0, vgpu1",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     1,
+     {GPU(0, "GPU-" V)},
+     {"nvidia0/vgpu1"},
+     false,
+     {"1"}},
     {"uid, U::2", false, "nvidia.com/gpu", NULL, 1, {GPU(0, U)}, {U "::2"}, false, {"2"}},
-    {"uid, mig resource, MIG-U::4", false, "nvidia.com/mig-1g.10gb", NULL, 1,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"MIG-" U "::4"}, false, {"4"}},
-    {"device-name, mig GI 3, two vgpus", true, "nvidia.com/gpu", NULL, 2,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"nvidia0/gi3/vgpu0", "nvidia0/gi3/vgpu1"}, true,
+    {"uid, mig resource, MIG-U::4",
+     false,
+     "nvidia.com/mig-1g.10gb",
+     NULL,
+     1,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"MIG-" U "::4"},
+     false,
+     {"4"}},
+    {"device-name, mig GI 3, two vgpus",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     2,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"nvidia0/gi3/vgpu0", "nvidia0/gi3/vgpu1"},
+     true,
      {"0", "1"}},
-    {"device-name, nvidia0, two vgpus", true, "nvidia.com/gpu", NULL, 2, {GPU(0, "GPU-" V)},
-     {"nvidia0/vgpu1", "nvidia0/vgpu2"}, true, {"1", "2"}},
-    {"uid, U::2 and U::3", false, "nvidia.com/gpu", NULL, 2, {GPU(0, U)}, {U "::2", U "::3"}, true,
+    {"device-name, nvidia0, two vgpus",
+     true,
+     "nvidia.com/gpu",
+     NULL,
+     2,
+     {GPU(0, "GPU-" V)},
+     {"nvidia0/vgpu1", "nvidia0/vgpu2"},
+     true,
+     {"1", "2"}},
+    {"uid, U::2 and U::3",
+     false,
+     "nvidia.com/gpu",
+     NULL,
+     2,
+     {GPU(0, U)},
+     {U "::2", U "::3"},
+     true,
      {"2", "3"}},
-    {"uid, mig resource, MIG-U::4 and ::5", false, "nvidia.com/mig-1g.10gb", NULL, 2,
-     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)}, {"MIG-" U "::4", "MIG-" U "::5"}, true, {"4", "5"}},
+    {"uid, mig resource, MIG-U::4 and ::5",
+     false,
+     "nvidia.com/mig-1g.10gb",
+     NULL,
+     2,
+     {INSTANCE(0, 3, "MIG-" U, "GPU-" V)},
+     {"MIG-" U "::4", "MIG-" U "::5"},
+     true,
+     {"4", "5"}},
 };
 
 static void check_upstream_case(const struct upstream_case *c)
@@ -141,7 +217,8 @@ static void every_row_of_the_upstream_table_maps(void **state)
 
 static void a_device_nobody_holds_has_no_holder(void **state)
 {
-    const struct attribute_device devices[] = {INSTANCE(0, 3, "MIG-" U, "GPU-" V), GPU(1, "GPU-" W)};
+    const struct attribute_device devices[] = {INSTANCE(0, 3, "MIG-" U, "GPU-" V),
+                                               GPU(1, "GPU-" W)};
     struct pod_device rows[] = {ROW("p", "c", "nvidia.com/gpu", "GPU-" W)};
     struct attribute_result r = run(&by_uuid, devices, 2, rows, 0);
     assert_int_equal(r.devices[0].count, 0);
@@ -171,10 +248,10 @@ static void the_replica_is_what_follows_its_separator(void **state)
     static const struct {
         const char *id, *replica;
     } cases[] = {
-        {"nvidia0/vgpu0", "0"}, {"nvidia0", NULL},    {"nvidia0/gi0/vgpu1", "1"},
-        {"nvidia0/gi0", NULL},  {"GPU-x::3", "3"},    {"GPU-x", NULL},
-        {"MIG-x::0", "0"},      {"MIG-x", NULL},      {"GPU-x::", ""},
-        {"0/vgpu", ""},         {"GPU-x:3", NULL},    {"", NULL},
+        {"nvidia0/vgpu0", "0"},  {"nvidia0", NULL},        {"nvidia0/gi0/vgpu1", "1"},
+        {"nvidia0/gi0", NULL},   {"GPU-x::3", "3"},        {"GPU-x", NULL},
+        {"MIG-x::0", "0"},       {"MIG-x", NULL},          {"GPU-x::", ""},
+        {"0/vgpu", ""},          {"GPU-x:3", NULL},        {"", NULL},
         {"GPU-x::2::3", "2::3"}, {"nvidia0/vgpu12", "12"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -186,9 +263,16 @@ static void stripping_leaves_the_device(void **state)
     static const struct {
         const char *id, *device;
     } cases[] = {
-        {"MIG-x::7", "MIG-x"}, {"MIG-x", "MIG-x"},   {"GPU-x", "GPU-x"}, {U "::2", U}, {"", ""},
-        {"MIG-x::", "MIG-x"},  {"nvidia0/vgpu3", "nvidia0"}, {"nvidia0/gi3/vgpu0", "nvidia0/gi3"},
-        {"0/vgpu", "0"},       {"::", ""},
+        {"MIG-x::7", "MIG-x"},
+        {"MIG-x", "MIG-x"},
+        {"GPU-x", "GPU-x"},
+        {U "::2", U},
+        {"", ""},
+        {"MIG-x::", "MIG-x"},
+        {"nvidia0/vgpu3", "nvidia0"},
+        {"nvidia0/gi3/vgpu0", "nvidia0/gi3"},
+        {"0/vgpu", "0"},
+        {"::", ""},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         assert_sv(attribute_strip_replica(sv_from(cases[i].id)), cases[i].device);
@@ -243,9 +327,9 @@ static void a_row_is_wanted_for_its_resource_or_its_id(void **state)
         {"example.com/nic", "nvidia0", false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        assert_int_equal(attribute_row_is_wanted(&by_uuid, sv_from(cases[i].resource),
-                                                 sv_from(cases[i].id)),
-                         cases[i].wanted);
+        assert_int_equal(
+            attribute_row_is_wanted(&by_uuid, sv_from(cases[i].resource), sv_from(cases[i].id)),
+            cases[i].wanted);
 }
 
 struct find_case {
@@ -304,7 +388,8 @@ static void ids_of_all_plugins_find_their_device(void **state)
         {"nvidia.com/gpu", "MIG-GPU-" U_UPPER "/11/4", 2, 0},
         {"nvidia.com/gpu", "MIG-GPU-" U "/11/4::3", 2, 0},
         {"nvidia.com/gpu", "MIG-GPU-" V "/7/0", 5, 0},
-        {"nvidia.com/gpu", "MIG-GPU-" V "/7/1", 5, 0}, // another compute instance of the same GPU instance
+        {"nvidia.com/gpu", "MIG-GPU-" V "/7/1", 5,
+         0}, // another compute instance of the same GPU instance
         {"nvidia.com/gpu", "MIG-GPU-" U "/4/0", -1, 1},
         {"nvidia.com/gpu", "MIG-GPU-" U "/xx/0", -1, 1},
         {"nvidia.com/gpu", "MIG-GPU-" U "/3/xx", -1, 1},
@@ -346,10 +431,10 @@ static void by_device_name_a_bare_number_is_a_device(void **state)
     const struct attribute_device devices[] = {GPU(0, "GPU-" U), GPU(1, "GPU-" V),
                                                INSTANCE(1, 3, "MIG-" W, "GPU-" V)};
     static const struct find_case cases[] = {
-        {"nvidia.com/gpu", "0", 0, 0},           {"nvidia.com/gpu", "1/vgpu7", 1, 0},
-        {"nvidia.com/gpu", "nvidia1", 1, 0},     {"nvidia.com/gpu", "nvidia1/gi3", 2, 0},
-        {"nvidia.com/gpu", "1/gi3", -1, 1},      {"nvidia.com/gpu", "2", -1, 1},
-        {"nvidia.com/gpu", "GPU-" V, 1, 0},      {"example.com/other", "0", -1, 0},
+        {"nvidia.com/gpu", "0", 0, 0},       {"nvidia.com/gpu", "1/vgpu7", 1, 0},
+        {"nvidia.com/gpu", "nvidia1", 1, 0}, {"nvidia.com/gpu", "nvidia1/gi3", 2, 0},
+        {"nvidia.com/gpu", "1/gi3", -1, 1},  {"nvidia.com/gpu", "2", -1, 1},
+        {"nvidia.com/gpu", "GPU-" V, 1, 0},  {"example.com/other", "0", -1, 0},
     };
     check_find_cases(&by_name, devices, ARRAY_SIZE(devices), cases, ARRAY_SIZE(cases));
 }
@@ -371,17 +456,23 @@ static void a_replica_sticks_within_its_container(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U), GPU(1, "GPU-" V)};
     struct pod_device rows[] = {
-        ROW("a", "one", "nvidia.com/gpu", "GPU-" U "::2"), ROW("a", "one", "nvidia.com/gpu", "GPU-" V),
-        ROW("a", "two", "nvidia.com/gpu", "GPU-" V),       ROW("b", "one", "nvidia.com/gpu", "GPU-" U "::7"),
-        ROW("b", "one", "nvidia.com/gpu", "GPU-" W "::9"), ROW("b", "one", "nvidia.com/gpu", "GPU-" U),
-        ROW("b", "one", "nvidia.com/gpu", "GPU-" V "::"),  ROW("b", "one", "nvidia.com/gpu", "GPU-" U),
-        ROW("a", "one", "other.com/x", "y::5"),            ROW("a", "one", "nvidia.com/gpu", "GPU-" U),
+        ROW("a", "one", "nvidia.com/gpu", "GPU-" U "::2"),
+        ROW("a", "one", "nvidia.com/gpu", "GPU-" V),
+        ROW("a", "two", "nvidia.com/gpu", "GPU-" V),
+        ROW("b", "one", "nvidia.com/gpu", "GPU-" U "::7"),
+        ROW("b", "one", "nvidia.com/gpu", "GPU-" W "::9"),
+        ROW("b", "one", "nvidia.com/gpu", "GPU-" U),
+        ROW("b", "one", "nvidia.com/gpu", "GPU-" V "::"),
+        ROW("b", "one", "nvidia.com/gpu", "GPU-" U),
+        ROW("a", "one", "other.com/x", "y::5"),
+        ROW("a", "one", "nvidia.com/gpu", "GPU-" U),
     };
     static const struct {
         size_t device, row;
         const char *vgpu;
     } want[] = {
-        {0, 0, "2"}, {0, 3, "7"}, {0, 5, "9"}, {0, 7, ""}, {0, 9, "2"}, {1, 1, "2"}, {1, 2, NULL}, {1, 6, ""},
+        {0, 0, "2"}, {0, 3, "7"}, {0, 5, "9"},  {0, 7, ""},
+        {0, 9, "2"}, {1, 1, "2"}, {1, 2, NULL}, {1, 6, ""},
     };
     struct attribute_result r = run(&by_uuid, devices, 2, rows, ARRAY_SIZE(rows));
     assert_int_equal(r.holder_count, ARRAY_SIZE(want));
@@ -442,8 +533,13 @@ static void equal_names_in_two_namespaces_are_two_pods(void **state)
     const struct attribute_device devices[] = {GPU(0, "GPU-" U)};
     struct pod_device rows[] = {
         ROW("p", "c", "nvidia.com/gpu", "GPU-" U "::0"),
-        {.namespace_name = "other", .pod = "p", .container = "c", .resource = "nvidia.com/gpu", .device_id = "GPU-" U "::1"},
-        ROW("p", "c", "nvidia.com/gpu", "GPU-" U "::2"), // apart from its first row, still the same container
+        {.namespace_name = "other",
+         .pod = "p",
+         .container = "c",
+         .resource = "nvidia.com/gpu",
+         .device_id = "GPU-" U "::1"},
+        ROW("p", "c", "nvidia.com/gpu",
+            "GPU-" U "::2"), // apart from its first row, still the same container
     };
     struct attribute_result r = run(&by_uuid, devices, 1, rows, 3);
     assert_int_equal(r.devices[0].count, 3);
@@ -456,8 +552,10 @@ static void names_do_not_run_into_each_other(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U)};
     struct pod_device rows[] = {
-        ROW("a", "bc", "nvidia.com/gpu", "GPU-" U "::0"), ROW("ab", "c", "nvidia.com/gpu", "GPU-" U "::1"),
-        ROW("abc", "", "nvidia.com/gpu", "GPU-" U "::2"), ROW("", "abc", "nvidia.com/gpu", "GPU-" U "::3"),
+        ROW("a", "bc", "nvidia.com/gpu", "GPU-" U "::0"),
+        ROW("ab", "c", "nvidia.com/gpu", "GPU-" U "::1"),
+        ROW("abc", "", "nvidia.com/gpu", "GPU-" U "::2"),
+        ROW("", "abc", "nvidia.com/gpu", "GPU-" U "::3"),
     };
     struct attribute_result r = run(&by_uuid, devices, 1, rows, 4);
     assert_int_equal(r.devices[0].containers, 4);
@@ -469,7 +567,7 @@ static void unknown_ids_are_counted_a_row_each(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U)};
     struct pod_device rows[] = {
-        ROW("p", "c", "nvidia.com/gpu", "GPU-" V),      ROW("q", "c", "nvidia.com/gpu", "GPU-" V),
+        ROW("p", "c", "nvidia.com/gpu", "GPU-" V),        ROW("q", "c", "nvidia.com/gpu", "GPU-" V),
         ROW("q", "c", "nvidia.com/mig-1g.5gb", "MIG-" W), ROW("q", "c", "nvidia.com/gpu", "GPU-" U),
         ROW("q", "c", "example.com/x", "GPU-" V),
     };
