@@ -49,37 +49,12 @@ void frame_end(struct buf *b, size_t start)
 
 // --- text ---
 
-// Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 when there is none. NUL counts as bad here.
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-    static const unsigned char least_second[] = {[0x0] = 0xa0, [0x10] = 0x90};
-    unsigned char c = s[0];
-    if (c < 0x80)
-        return c ? 1 : 0;
-    size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0xc2 || c > 0xf4 || left < need)
-        return 0;
-    unsigned char least = 0x80, most = 0xbf;
-    if (c == 0xe0 || c == 0xf0)
-        least = least_second[c - 0xe0];
-    if (c == 0xed)
-        most = 0x9f; // no surrogates
-    if (c == 0xf4)
-        most = 0x8f; // not past U+10FFFF
-    if (s[1] < least || s[1] > most)
-        return 0;
-    for (size_t i = 2; i < need; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return need;
-}
-
-// Each bad byte becomes '?'. True when there was one.
+// Each byte that is no part of UTF-8 text, and each NUL, becomes '?'. True when there was one.
 static bool sanitise(char *text, size_t len)
 {
     bool changed = false;
     for (size_t i = 0; i < len;) {
-        size_t step = utf8_length((const unsigned char *)text + i, len - i);
+        size_t step = text[i] ? sv_utf8_length((struct sv){text + i, len - i}) : 0;
         if (!step) {
             text[i] = '?';
             step = 1;
