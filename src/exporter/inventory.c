@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields, values and XID history. Lists of devices are in inventory_entities.c, lookups in inventory_find.c.
+// Fields, values and XID history. Lists of devices are in inventory_entities.c, lookups in
+// inventory_find.c.
 //
-// Invariants: every entity has field_count values (a heap block even for none); a value of type string owns its text,
-// whose bytes are summed in string_bytes; xids are ascending by code; info.parent of an entity is the index of a GPU
-// (its own for a GPU), and instances follow their GPU. A text value that finds no memory or no room becomes unknown:
-// an old text is never shown for a new one.
+// Invariants: every entity has field_count values (a heap block even for none); a value of type
+// string owns its text, whose bytes are summed in string_bytes; xids are ascending by code;
+// info.parent of an entity is the index of a GPU (its own for a GPU), and instances follow their
+// GPU. A text value that finds no memory or no room becomes unknown: an old text is never shown for
+// a new one.
 #include "exporter/inventory_internal.h"
 
 #include <assert.h>
@@ -96,7 +98,8 @@ static void field_set_deinitp(struct field_set *s)
     free(s->labels);
 }
 
-static int field_set_init(struct field_set *s, const struct inventory *inv, const uint16_t *fields, size_t count)
+static int field_set_init(struct field_set *s, const struct inventory *inv, const uint16_t *fields,
+                          size_t count)
 {
     s->entity_count = inv->entity_count;
     s->fields = calloc(count + 1, sizeof(s->fields[0]));
@@ -138,7 +141,8 @@ static void field_set_move_values(struct field_set *s, struct inventory *inv, si
     }
 }
 
-int inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t count, uint32_t watch_id)
+int inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t count,
+                         uint32_t watch_id)
 {
     bool same = count == inv->field_count && inv->fields &&
                 memcmp(fields, inv->fields, count * sizeof(fields[0])) == 0;
@@ -183,7 +187,8 @@ void inventory_set_labels(struct inventory *inv, const uint16_t *fields, size_t 
 
 // --- Samples ---
 
-// Cut to the ceiling at a character boundary and up to the first NUL; text that is not UTF-8 keeps its ASCII.
+// Cut to the ceiling at a character boundary and up to the first NUL; text that is not UTF-8 keeps
+// its ASCII.
 static int text_new(struct inventory *inv, struct sv text, char **out)
 {
     const char *nul = text.len > 0 ? memchr(text.ptr, '\0', text.len) : NULL;
@@ -232,7 +237,8 @@ static bool value_equals(const struct inventory_value *a, const struct inventory
 static int value_from_record(struct inventory *inv, const struct frame_record *r, struct sv strings,
                              struct inventory_value *out)
 {
-    *out = (struct inventory_value){.taken_ns = r->taken_ns, .status = r->status, .type = FRAME_VALUE_NONE};
+    *out = (struct inventory_value){
+        .taken_ns = r->taken_ns, .status = r->status, .type = FRAME_VALUE_NONE};
     if (r->status != FRAME_OK) {
         out->value.i64 = r->value.i64; // a vendor's code
         return 0;
@@ -267,15 +273,16 @@ static int value_from_record(struct inventory *inv, const struct frame_record *r
     return 0;
 }
 
-static int store_record(struct inventory *inv, struct inventory_entity *e, size_t field, const struct frame_record *r,
-                        struct sv strings)
+static int store_record(struct inventory *inv, struct inventory_entity *e, size_t field,
+                        const struct frame_record *r, struct sv strings)
 {
     struct inventory_value *v = &e->values[field];
     if (inv->labels[field] && r->status == FRAME_LOST && v->type != FRAME_VALUE_NONE)
         return 0; // a lost GPU keeps its labels
     struct inventory_value next;
     int err = value_from_record(inv, r, strings, &next);
-    bool shows = inv->labels[field] || v->type == FRAME_VALUE_STRING || next.type == FRAME_VALUE_STRING;
+    bool shows =
+        inv->labels[field] || v->type == FRAME_VALUE_STRING || next.type == FRAME_VALUE_STRING;
     if (shows && !value_equals(v, &next))
         inv->layout++;
     inventory_value_clear(inv, v);
@@ -283,7 +290,8 @@ static int store_record(struct inventory *inv, struct inventory_entity *e, size_
     return err;
 }
 
-static void note_last_xid(struct inventory *inv, struct inventory_entity *e, uint32_t code, uint64_t taken_ns)
+static void note_last_xid(struct inventory *inv, struct inventory_entity *e, uint32_t code,
+                          uint64_t taken_ns)
 {
     if (e->last_xid != (int64_t)code)
         inv->layout++; // it stands in labels
@@ -292,10 +300,13 @@ static void note_last_xid(struct inventory *inv, struct inventory_entity *e, uin
         .taken_ns = taken_ns, .status = FRAME_OK, .type = FRAME_VALUE_I64, .value.i64 = code};
 }
 
-// A source that tells of XIDs by the field alone: the code is remembered, but nothing can be counted.
-static void note_xid_record(struct inventory *inv, struct inventory_entity *e, const struct frame_record *r)
+// A source that tells of XIDs by the field alone: the code is remembered, but nothing can be
+// counted.
+static void note_xid_record(struct inventory *inv, struct inventory_entity *e,
+                            const struct frame_record *r)
 {
-    bool code = r->status == FRAME_OK && r->type == FRAME_VALUE_I64 && r->value.i64 > 0 && r->value.i64 <= UINT32_MAX;
+    bool code = r->status == FRAME_OK && r->type == FRAME_VALUE_I64 && r->value.i64 > 0 &&
+                r->value.i64 <= UINT32_MAX;
     if (!code || r->value.i64 == e->last_xid || r->taken_ns < e->last_xid_value.taken_ns)
         return;
     note_last_xid(inv, e, (uint32_t)r->value.i64, r->taken_ns);
@@ -340,7 +351,8 @@ static int apply_sample(struct inventory *inv, const struct frame *frame)
         if (head->classes & (1u << c))
             inv->last_sample_ns[c] = head->ended_ns;
     }
-    inv->last_duration_ns = head->ended_ns > head->started_ns ? head->ended_ns - head->started_ns : 0;
+    inv->last_duration_ns =
+        head->ended_ns > head->started_ns ? head->ended_ns - head->started_ns : 0;
     inv->samples++;
     if (inv->stale) {
         inv->stale = false;
@@ -352,7 +364,8 @@ static int apply_sample(struct inventory *inv, const struct frame *frame)
 // --- XIDs ---
 
 // The row of a code, made if need be. NULL with *err -ENOMEM, or 0 at the ceiling.
-static struct inventory_xid *xid_get(struct inventory *inv, struct inventory_entity *e, uint32_t code, int *err)
+static struct inventory_xid *xid_get(struct inventory *inv, struct inventory_entity *e,
+                                     uint32_t code, int *err)
 {
     size_t at = 0;
     while (at < e->xid_count && e->xids[at].code < code)
@@ -390,7 +403,8 @@ static int ring_add(struct inventory_entity *e, uint32_t code, uint64_t taken_ns
     return 0;
 }
 
-uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code, uint64_t since_ns)
+uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code,
+                                   uint64_t since_ns)
 {
     uint64_t count = 0;
     for (size_t i = 0; entity->ring && i < entity->ring->count; i++) {
@@ -400,7 +414,8 @@ uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32
     return count;
 }
 
-// An event belongs to the instance it names, else to the GPU: to one of them, so that sums count it once.
+// An event belongs to the instance it names, else to the GPU: to one of them, so that sums count it
+// once.
 static struct inventory_entity *event_entity(struct inventory *inv, const struct frame_event *event)
 {
     struct inventory_entity *gpu = entity_of(inv, event->entity);
@@ -474,7 +489,8 @@ void inventory_mark_down(struct inventory *inv, uint32_t index, const char *reas
 {
     for (size_t i = 0; i < inv->entity_count; i++) {
         struct inventory_entity *e = &inv->entities[i];
-        if (e->info.kind == FRAME_ENTITY_GPU && (index == UINT32_MAX || (e->present && e->info.index == index)))
+        if (e->info.kind == FRAME_ENTITY_GPU &&
+            (index == UINT32_MAX || (e->present && e->info.index == index)))
             e->mark = reason;
     }
     if (index == UINT32_MAX && (inv->state.xid_events_armed || inv->state.kmsg_armed)) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the devices now: entities, the last value of each watched field, XID history, why a value is
-// missing. An engine: frames and times come in as arguments.
+// What is known of the devices now: entities, the last value of each watched field, XID history,
+// why a value is missing. An engine: frames and times come in as arguments.
 //
-// Devices are recognised over new lists and new helpers (a GPU by UUID, else bus id, else index; an instance by its MIG
-// UUID, else its GPU and GPU instance id), so XID history and values survive a helper restart. A GPU that is no longer
-// enumerated stays listed as lost, so that its evidence does; an instance that is gone is dropped.
+// Devices are recognised over new lists and new helpers (a GPU by UUID, else bus id, else index; an
+// instance by its MIG UUID, else its GPU and GPU instance id), so XID history and values survive a
+// helper restart. A GPU that is no longer enumerated stays listed as lost, so that its evidence
+// does; an instance that is gone is dropped.
 #pragma once
 
 #include "exporter/config.h"
@@ -12,8 +13,8 @@
 
 struct inventory_value {
     uint64_t taken_ns; // 0: never
-    uint8_t status; // enum frame_status
-    uint8_t type; // enum frame_value_type
+    uint8_t status;    // enum frame_status
+    uint8_t type;      // enum frame_value_type
     union {
         int64_t i64;
         double f64;
@@ -32,11 +33,11 @@ struct inventory_xid_ring; // the newest events, for windowed counts
 
 struct inventory_entity {
     struct frame_entity info; // info.parent is an index in inventory.entities
-    bool present; // in the last ENTITIES; a lost GPU stays with present and state LOST
+    bool present;             // in the last ENTITIES; a lost GPU stays with present and state LOST
     bool up;
-    const char *down_reason; // static; "" while up
+    const char *down_reason;        // static; "" while up
     struct inventory_value *values; // one per watched field, same order as inventory.fields
-    struct inventory_xid *xids; // ascending by code
+    struct inventory_xid *xids;     // ascending by code
     size_t xid_count;
     int64_t last_xid; // -1: none seen since start
 
@@ -63,11 +64,11 @@ struct inventory {
 
     // Private to inventory*.c
     const struct field_info **infos; // as fields; NULL: not in the catalogue
-    bool *labels; // as fields: a change of value is a change of layout
+    bool *labels;                    // as fields: a change of value is a change of layout
     uint32_t *map; // index in the last ENTITIES to index in entities; UINT32_MAX: none
     size_t map_count;
     size_t string_bytes; // of all values
-    uint64_t news_ns; // when inventory_expire first saw the last list
+    uint64_t news_ns;    // when inventory_expire first saw the last list
     bool news;
     bool stale;
     bool forget_absent;
@@ -75,56 +76,69 @@ struct inventory {
 
 void inventory_init(struct inventory *inv);
 void inventory_deinit(struct inventory *inv);
-// Takes the fields to keep (ascending, each once); values of fields kept over a reload survive. 0, -ENOMEM (nothing
-// changed).
-int must_use inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t count, uint32_t watch_id);
-// Says which of the fields are printed as labels (rows of type `label`); call after each inventory_set_fields. Their
-// changes make `layout` grow, and inventory_find_label keeps them while a device is down. Others of fields are not.
+// Takes the fields to keep (ascending, each once); values of fields kept over a reload survive. 0,
+// -ENOMEM (nothing changed).
+int must_use inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t count,
+                                  uint32_t watch_id);
+// Says which of the fields are printed as labels (rows of type `label`); call after each
+// inventory_set_fields. Their changes make `layout` grow, and inventory_find_label keeps them while
+// a device is down. Others of fields are not.
 void inventory_set_labels(struct inventory *inv, const uint16_t *fields, size_t count);
-// 0, -ENOMEM (a list is then not taken at all; of samples and events what could be stored is). Frames of another watch
-// or generation are ignored.
+// 0, -ENOMEM (a list is then not taken at all; of samples and events what could be stored is).
+// Frames of another watch or generation are ignored.
 int must_use inventory_apply(struct inventory *inv, const struct frame *frame);
-// The helper is gone: nothing is up (or one GPU, index; UINT32_MAX all) with this reason (static text). Holds until the
-// next list. A crash whose helper is started again at once needs no mark: inventory_expire notices if none follows.
+// The helper is gone: nothing is up (or one GPU, index; UINT32_MAX all) with this reason (static
+// text). Holds until the next list. A crash whose helper is started again at once needs no mark:
+// inventory_expire notices if none follows.
 void inventory_mark_down(struct inventory *inv, uint32_t index, const char *reason);
-// Call once a tick before rendering: without any sample for max(3 x fast period, 15 s) all is down, reason "stale".
+// Call once a tick before rendering: without any sample for max(3 x fast period, 15 s) all is down,
+// reason "stale".
 void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns);
-// GPUs missing from the next list were taken away on purpose (release, then attach): drop them instead of keeping them
-// as lost; those kept already go too.
+// GPUs missing from the next list were taken away on purpose (release, then attach): drop them
+// instead of keeping them as lost; those kept already go too.
 void inventory_forget_absent(struct inventory *inv);
 
 // Index in inv->fields, or SIZE_MAX.
 size_t inventory_field_index(const struct inventory *inv, uint16_t field);
-// The value of a field for an entity, as a page at now_ns may show it: NULL when unknown, not OK, or older than
-// max(3 x period, 15 s), or the entity is down. Fields above GPU-instance level are looked up at the parent.
-// DCGM_FI_DEV_XID_ERRORS: the last code is evidence, so it neither ages nor ends with the device: a GPU shows the newest
-// of its own and its instances' codes, an instance the newest of its own and those of its GPU that no instance owns; the
-// err_code label must come from the value returned. With none seen, the source's own record (0 while it listens).
-const struct inventory_value *inventory_find(const struct inventory *inv, const struct inventory_entity *entity,
-                                             const struct field_info *field, const uint64_t *period_ns,
-                                             uint64_t now_ns);
-// The value of a field printed as a label: the last one known, whatever its age and also while the device is down
-// (else every series of a lost GPU would change its name). NULL when unknown.
-const struct inventory_value *inventory_find_label(const struct inventory *inv, const struct inventory_entity *entity,
+// The value of a field for an entity, as a page at now_ns may show it: NULL when unknown, not OK,
+// or older than max(3 x period, 15 s), or the entity is down. Fields above GPU-instance level are
+// looked up at the parent. DCGM_FI_DEV_XID_ERRORS: the last code is evidence, so it neither ages
+// nor ends with the device: a GPU shows the newest of its own and its instances' codes, an instance
+// the newest of its own and those of its GPU that no instance owns; the err_code label must come
+// from the value returned. With none seen, the source's own record (0 while it listens).
+const struct inventory_value *inventory_find(const struct inventory *inv,
+                                             const struct inventory_entity *entity,
+                                             const struct field_info *field,
+                                             const uint64_t *period_ns, uint64_t now_ns);
+// The value of a field printed as a label: the last one known, whatever its age and also while the
+// device is down (else every series of a lost GPU would change its name). NULL when unknown.
+const struct inventory_value *inventory_find_label(const struct inventory *inv,
+                                                   const struct inventory_entity *entity,
                                                    const struct field_info *field);
-// The status of a field's last record for an entity (FRAME_OK: it has a value, however old; FRAME_NO_DATA: not asked yet
-// or not watched; FRAME_LOST: the device is lost). Fields above GPU-instance level are looked up at the parent.
-enum frame_status inventory_field_status(const struct inventory *inv, const struct inventory_entity *entity,
-                                         uint16_t field);
-// Why inventory_find gives no value, as static text: the entity's down_reason, the status of the last record
+// The status of a field's last record for an entity (FRAME_OK: it has a value, however old;
+// FRAME_NO_DATA: not asked yet or not watched; FRAME_LOST: the device is lost). Fields above
+// GPU-instance level are looked up at the parent.
+enum frame_status inventory_field_status(const struct inventory *inv,
+                                         const struct inventory_entity *entity, uint16_t field);
+// Why inventory_find gives no value, as static text: the entity's down_reason, the status of the
+// last record
 // ("not_supported"), "stale", "no_data", or "not_watched". "" when it gives one.
-const char *inventory_field_reason(const struct inventory *inv, const struct inventory_entity *entity,
-                                   const struct field_info *field, const uint64_t *period_ns, uint64_t now_ns);
+const char *inventory_field_reason(const struct inventory *inv,
+                                   const struct inventory_entity *entity,
+                                   const struct field_info *field, const uint64_t *period_ns,
+                                   uint64_t now_ns);
 
-// Fields without a value on entities that are up, each once (those looked up at a parent are told of the parent).
-// Start with *pos = 0; false at the end. No inventory_apply meanwhile.
+// Fields without a value on entities that are up, each once (those looked up at a parent are told
+// of the parent). Start with *pos = 0; false at the end. No inventory_apply meanwhile.
 struct inventory_missing {
     const struct inventory_entity *entity;
     const struct field_info *field;
     const char *reason; // static
 };
-bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns, size_t *pos,
-                            struct inventory_missing *out);
+bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns,
+                            size_t *pos, struct inventory_missing *out);
 
-// Events of a code on this entity at or after since_ns (0: since start), of the LIMIT_XID_EVENTS newest.
-uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code, uint64_t since_ns);
+// Events of a code on this entity at or after since_ns (0: since start), of the LIMIT_XID_EVENTS
+// newest.
+uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code,
+                                   uint64_t since_ns);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of devices: how a new list becomes the inventory's, and which devices are up.
 //
-// A new list is planned beside the old one: first each new device is matched with an old one, then the order is fixed
-// and the memory is taken; only then, when nothing can fail any more, values and XID history move over and the lists are
-// swapped. Matching goes by the surest mark that both sides know: UUIDs of all GPUs first, then bus ids, then indices,
-// so that a GPU without a readable UUID (lost, skipped) never takes the place of one that has it.
+// A new list is planned beside the old one: first each new device is matched with an old one, then
+// the order is fixed and the memory is taken; only then, when nothing can fail any more, values and
+// XID history move over and the lists are swapped. Matching goes by the surest mark that both sides
+// know: UUIDs of all GPUs first, then bus ids, then indices, so that a GPU without a readable UUID
+// (lost, skipped) never takes the place of one that has it.
 #include "exporter/inventory_internal.h"
 
 #include <assert.h>
@@ -13,23 +14,24 @@
 #include <strings.h>
 
 // memcmp decides whether a device's identity changed: there must be no padding in it.
-static_assert(sizeof(struct frame_entity) == 4 + 7 * 4 + 3 * 96 + 2 * 32, "frame_entity has padding");
+static_assert(sizeof(struct frame_entity) == 4 + 7 * 4 + 3 * 96 + 2 * 32,
+              "frame_entity has padding");
 
 struct plan {
     const struct frame_entity *list; // the frame's
     size_t list_count;
     uint32_t *old_of; // per frame entity: index in inv->entities, or INVENTORY_NONE
-    bool *taken; // per old entity
+    bool *taken;      // per old entity
     struct inventory_entity *entities; // the new list
-    uint32_t *from; // per new entity: index in inv->entities, or INVENTORY_NONE
+    uint32_t *from;                    // per new entity: index in inv->entities, or INVENTORY_NONE
     size_t count;
     uint32_t *map; // per frame entity: index in the new list
     struct plan_gpu {
-        uint32_t index; // NVML's
-        uint32_t order; // gone ones after those listed
+        uint32_t index;  // NVML's
+        uint32_t order;  // gone ones after those listed
         uint32_t listed; // frame entity, or INVENTORY_NONE
-        uint32_t old; // inventory entity, or INVENTORY_NONE
-    } *gpus;
+        uint32_t old;    // inventory entity, or INVENTORY_NONE
+    } * gpus;
     size_t gpu_count;
 };
 
@@ -61,7 +63,8 @@ static bool is_known(const char *s)
 
 enum match_by { MATCH_UUID, MATCH_BUS_ID, MATCH_INDEX, MATCH_END };
 
-static bool gpu_matches(const struct frame_entity *a, const struct frame_entity *b, enum match_by by)
+static bool gpu_matches(const struct frame_entity *a, const struct frame_entity *b,
+                        enum match_by by)
 {
     bool uuids = is_known(a->uuid) && is_known(b->uuid);
     bool bus_ids = is_known(a->bus_id) && is_known(b->bus_id);
@@ -74,7 +77,8 @@ static bool gpu_matches(const struct frame_entity *a, const struct frame_entity 
     return !bus_ids && a->index == b->index;
 }
 
-static bool instance_matches(const struct frame_entity *a, const struct frame_entity *b, enum match_by by)
+static bool instance_matches(const struct frame_entity *a, const struct frame_entity *b,
+                             enum match_by by)
 {
     if (is_known(a->profile) && is_known(b->profile) && strcmp(a->profile, b->profile) != 0)
         return false; // the same id cut anew
@@ -84,8 +88,10 @@ static bool instance_matches(const struct frame_entity *a, const struct frame_en
     return !uuids && a->gpu_instance_id == b->gpu_instance_id;
 }
 
-// Whether the old entity o may be the new entity n at all: same kind, and instances of the same GPU.
-static bool may_match(const struct inventory *inv, const struct plan *p, const struct frame_entity *n, size_t o)
+// Whether the old entity o may be the new entity n at all: same kind, and instances of the same
+// GPU.
+static bool may_match(const struct inventory *inv, const struct plan *p,
+                      const struct frame_entity *n, size_t o)
 {
     const struct frame_entity *old = &inv->entities[o].info;
     if (p->taken[o] || old->kind != n->kind)
@@ -100,7 +106,8 @@ static void match_one(const struct inventory *inv, struct plan *p, size_t n, enu
         const struct frame_entity *old = &inv->entities[o].info;
         if (!may_match(inv, p, info, o))
             continue;
-        if (info->kind == FRAME_ENTITY_GPU ? gpu_matches(info, old, by) : instance_matches(info, old, by)) {
+        if (info->kind == FRAME_ENTITY_GPU ? gpu_matches(info, old, by)
+                                           : instance_matches(info, old, by)) {
             p->old_of[n] = (uint32_t)o;
             p->taken[o] = true;
             return;
@@ -113,14 +120,16 @@ static bool is_usable(const struct plan *p, const struct frame_entity *e)
 {
     if (e->kind == FRAME_ENTITY_GPU)
         return true;
-    return e->kind == FRAME_ENTITY_GPU_I && e->parent < p->list_count && p->list[e->parent].kind == FRAME_ENTITY_GPU;
+    return e->kind == FRAME_ENTITY_GPU_I && e->parent < p->list_count &&
+           p->list[e->parent].kind == FRAME_ENTITY_GPU;
 }
 
 static void match_kind(const struct inventory *inv, struct plan *p, enum frame_entity_kind kind)
 {
     for (unsigned by = 0; by < MATCH_END; by++) {
         for (size_t n = 0; n < p->list_count; n++) {
-            if (p->list[n].kind == kind && p->old_of[n] == INVENTORY_NONE && is_usable(p, &p->list[n]))
+            if (p->list[n].kind == kind && p->old_of[n] == INVENTORY_NONE &&
+                is_usable(p, &p->list[n]))
                 match_one(inv, p, n, (enum match_by)by);
         }
     }
@@ -142,7 +151,8 @@ static void plan_gpu_add(struct plan *p, uint32_t index, uint32_t listed, uint32
     p->gpu_count++;
 }
 
-// Listed GPUs, then those to keep as lost: at most LIMIT_GPUS, the ones kept longest (present false) go first.
+// Listed GPUs, then those to keep as lost: at most LIMIT_GPUS, the ones kept longest (present
+// false) go first.
 static void collect_gpus(const struct inventory *inv, struct plan *p)
 {
     for (size_t n = 0; n < p->list_count; n++) {
@@ -172,7 +182,8 @@ static void copy_text(char *out, size_t bytes, const char *text, const char *bef
 }
 
 // What the new list says, with what was known before where it is silent.
-static void merge_info(struct frame_entity *out, const struct frame_entity *now, const struct frame_entity *before)
+static void merge_info(struct frame_entity *out, const struct frame_entity *now,
+                       const struct frame_entity *before)
 {
     static const struct frame_entity nothing = {.minor = UINT32_MAX};
     if (!before)
@@ -196,8 +207,8 @@ static void merge_info(struct frame_entity *out, const struct frame_entity *now,
     copy_text(out->profile, sizeof(out->profile), now->profile, before->profile);
 }
 
-static int plan_add(const struct inventory *inv, struct plan *p, const struct frame_entity *now, uint32_t old,
-                    size_t parent)
+static int plan_add(const struct inventory *inv, struct plan *p, const struct frame_entity *now,
+                    uint32_t old, size_t parent)
 {
     struct inventory_entity *e = &p->entities[p->count];
     const struct frame_entity *before = old == INVENTORY_NONE ? NULL : &inv->entities[old].info;
@@ -214,7 +225,8 @@ static int plan_add(const struct inventory *inv, struct plan *p, const struct fr
     return e->values ? 0 : -ENOMEM;
 }
 
-static int plan_add_instances(const struct inventory *inv, struct plan *p, uint32_t gpu, size_t parent)
+static int plan_add_instances(const struct inventory *inv, struct plan *p, uint32_t gpu,
+                              size_t parent)
 {
     for (size_t n = 0; n < p->list_count; n++) {
         if (p->list[n].kind != FRAME_ENTITY_GPU_I || p->list[n].parent != gpu)
@@ -324,19 +336,27 @@ int inventory_apply_entities(struct inventory *inv, const struct frame *frame)
 
 static const char *state_reason(const struct frame_entity *info)
 {
-    switch ((enum frame_entity_state)info->state) {
-    case FRAME_ENTITY_UP:
-        return NULL;
-    case FRAME_ENTITY_SKIPPED: // it is left alone because a call to it hung
+    // It is left alone because a call to it hung.
+    if (info->state == FRAME_ENTITY_SKIPPED)
         return "hung";
-    case FRAME_ENTITY_LOST:
-    case FRAME_ENTITY_RESET_REQUIRED:
-    case FRAME_ENTITY_NO_PERMISSION:
-    case FRAME_ENTITY_FAILED:
-    case FRAME_ENTITY_STATE_END:
-        break;
-    }
     return frame_entity_state_text((enum frame_entity_state)info->state);
+}
+
+// Why the device is down, or "".
+static const char *down_reason(const struct inventory *inv, const struct inventory_entity *e)
+{
+    const struct inventory_entity *gpu = &inv->entities[e->info.parent];
+    bool ready = !inv->state_known || inv->state.code == FRAME_STATE_READY;
+    const char *source = ready ? "" : frame_state_text((enum frame_state_code)inv->state.code);
+    if (!ready && !gpu->present)
+        return source; // nothing is listed without a driver: that does not make it lost
+    if (e->info.state != FRAME_ENTITY_UP)
+        return state_reason(&e->info);
+    if (gpu->info.state != FRAME_ENTITY_UP)
+        return state_reason(&gpu->info);
+    if (gpu->mark)
+        return gpu->mark;
+    return !ready ? source : inv->stale ? "stale" : "";
 }
 
 void inventory_refresh(struct inventory *inv)
@@ -344,20 +364,10 @@ void inventory_refresh(struct inventory *inv)
     bool changed = false;
     for (size_t i = 0; i < inv->entity_count; i++) {
         struct inventory_entity *e = &inv->entities[i];
-        const struct inventory_entity *gpu = &inv->entities[e->info.parent];
-        const char *reason = state_reason(&e->info);
-        if (!reason)
-            reason = state_reason(&gpu->info);
-        if (reason)
+        if (e->info.state != FRAME_ENTITY_UP ||
+            inv->entities[e->info.parent].info.state != FRAME_ENTITY_UP)
             inventory_entity_clear_readings(inv, e);
-        else if (gpu->mark)
-            reason = gpu->mark;
-        else if (inv->state_known && inv->state.code != FRAME_STATE_READY)
-            reason = frame_state_text((enum frame_state_code)inv->state.code);
-        else if (inv->stale)
-            reason = "stale";
-        else
-            reason = "";
+        const char *reason = down_reason(inv, e);
         bool up = reason[0] == '\0';
         changed = changed || up != e->up || strcmp(reason, e->down_reason) != 0;
         e->up = up;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lookups: what a page may show of the inventory at a time, and why it shows nothing.
 //
-// One function (lookup) judges for all: whether a value is given and the reason when it is not can't disagree.
+// One function (lookup) judges for all: whether a value is given and the reason when it is not
+// can't disagree.
 #include "exporter/inventory_internal.h"
 
 #include "base/clock.h"
@@ -53,7 +54,8 @@ size_t inventory_field_index(const struct inventory *inv, uint16_t field)
 }
 
 // The entity that has a field's value for this one.
-static const struct inventory_entity *value_entity(const struct inventory *inv, const struct inventory_entity *entity,
+static const struct inventory_entity *value_entity(const struct inventory *inv,
+                                                   const struct inventory_entity *entity,
                                                    const struct field_info *field)
 {
     bool own = field->level == FIELD_LEVEL_GPU_I || field->level == FIELD_LEVEL_GPU_CI;
@@ -61,7 +63,8 @@ static const struct inventory_entity *value_entity(const struct inventory *inv, 
 }
 
 // The newest code that concerns this entity, or NULL (see inventory_find).
-static const struct inventory_value *last_xid_find(const struct inventory *inv, const struct inventory_entity *entity)
+static const struct inventory_value *last_xid_find(const struct inventory *inv,
+                                                   const struct inventory_entity *entity)
 {
     const struct inventory_entity *gpu = &inv->entities[entity->info.parent];
     const struct inventory_entity *newest = NULL;
@@ -78,9 +81,9 @@ static const struct inventory_value *last_xid_find(const struct inventory *inv, 
 }
 
 // The one judgement both lookups share: the value, or NULL and why.
-static const struct inventory_value *lookup(const struct inventory *inv, const struct inventory_entity *entity,
-                                            const struct field_info *field, const uint64_t *period_ns, uint64_t now_ns,
-                                            const char **why)
+static const struct inventory_value *
+lookup(const struct inventory *inv, const struct inventory_entity *entity,
+       const struct field_info *field, const uint64_t *period_ns, uint64_t now_ns, const char **why)
 {
     *why = "";
     if (field->id == FIELD_XID_ERRORS) {
@@ -106,16 +109,17 @@ static const struct inventory_value *lookup(const struct inventory *inv, const s
     return v;
 }
 
-const struct inventory_value *inventory_find(const struct inventory *inv, const struct inventory_entity *entity,
-                                             const struct field_info *field, const uint64_t *period_ns,
-                                             uint64_t now_ns)
+const struct inventory_value *inventory_find(const struct inventory *inv,
+                                             const struct inventory_entity *entity,
+                                             const struct field_info *field,
+                                             const uint64_t *period_ns, uint64_t now_ns)
 {
     const char *why;
     return lookup(inv, entity, field, period_ns, now_ns, &why);
 }
 
-enum frame_status inventory_field_status(const struct inventory *inv, const struct inventory_entity *entity,
-                                         uint16_t field)
+enum frame_status inventory_field_status(const struct inventory *inv,
+                                         const struct inventory_entity *entity, uint16_t field)
 {
     size_t index = inventory_field_index(inv, field);
     if (index == SIZE_MAX)
@@ -127,15 +131,18 @@ enum frame_status inventory_field_status(const struct inventory *inv, const stru
     return (enum frame_status)e->values[index].status;
 }
 
-const char *inventory_field_reason(const struct inventory *inv, const struct inventory_entity *entity,
-                                   const struct field_info *field, const uint64_t *period_ns, uint64_t now_ns)
+const char *inventory_field_reason(const struct inventory *inv,
+                                   const struct inventory_entity *entity,
+                                   const struct field_info *field, const uint64_t *period_ns,
+                                   uint64_t now_ns)
 {
     const char *why;
     (void)lookup(inv, entity, field, period_ns, now_ns, &why);
     return why;
 }
 
-const struct inventory_value *inventory_find_label(const struct inventory *inv, const struct inventory_entity *entity,
+const struct inventory_value *inventory_find_label(const struct inventory *inv,
+                                                   const struct inventory_entity *entity,
                                                    const struct field_info *field)
 {
     size_t index = inventory_field_index(inv, field->id);
@@ -144,7 +151,8 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv, 
     const struct inventory_value *v = &value_entity(inv, entity, field)->values[index];
     if (v->type != FRAME_VALUE_NONE)
         return v;
-    // A global field is the same everywhere: a GPU that was lost before it was asked has the others' driver version.
+    // A global field is the same everywhere: a GPU that was lost before it was asked has the
+    // others' driver version.
     for (size_t i = 0; field->level == FIELD_LEVEL_NONE && i < inv->entity_count; i++) {
         v = &inv->entities[i].values[index];
         if (v->type != FRAME_VALUE_NONE)
@@ -153,8 +161,8 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv, 
     return NULL;
 }
 
-bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns, size_t *pos,
-                            struct inventory_missing *out)
+bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns,
+                            size_t *pos, struct inventory_missing *out)
 {
     for (; *pos < inv->entity_count * inv->field_count; (*pos)++) {
         const struct inventory_entity *e = &inv->entities[*pos / inv->field_count];

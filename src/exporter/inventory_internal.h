@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between inventory.c (fields, values, XIDs), inventory_entities.c (lists of devices) and inventory_find.c (lookups).
+// Between inventory.c (fields, values, XIDs), inventory_entities.c (lists of devices) and
+// inventory_find.c (lookups).
 #pragma once
 
 #include "exporter/inventory.h"
@@ -12,7 +13,8 @@ int must_use inventory_apply_entities(struct inventory *inv, const struct frame 
 void inventory_refresh(struct inventory *inv);
 
 // A value that nothing is known of yet.
-#define INVENTORY_VALUE_UNKNOWN ((struct inventory_value){.status = FRAME_NO_DATA, .type = FRAME_VALUE_NONE})
+#define INVENTORY_VALUE_UNKNOWN                                                                    \
+    ((struct inventory_value){.status = FRAME_NO_DATA, .type = FRAME_VALUE_NONE})
 // count of them on the heap, or NULL; never NULL for a count of 0.
 struct inventory_value *inventory_values_new(size_t count);
 // Frees a text; the value becomes unknown.
