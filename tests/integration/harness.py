@@ -79,6 +79,7 @@ class Exporter:
     """One running podgpu-exporter; stderr goes to a file that can be read while it runs."""
 
     def __init__(self, arguments, env=None, folder=None):
+        self.started = time.monotonic()
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="podgpu-test-"))
         self.log_path = self.folder / "exporter.log"
         self.log_file = open(self.log_path, "ab")
