@@ -5,6 +5,8 @@
 // Configuration files: a stock counters file is 10 KB; 1 MiB is a hundred times more.
 #define LIMIT_CONFIG_FILE_BYTES (1u << 20)
 #define LIMIT_CONFIG_DEPTH 64 // YAML nesting; libyaml is quadratic beyond
+#define LIMIT_CONFIG_NODES (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
+#define LIMIT_CONFIG_ANCHORS 1024
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
 #define LIMIT_COUNTER_LINE_BYTES 4096
 

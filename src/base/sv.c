@@ -161,6 +161,24 @@ unsigned sv_distance(struct sv a, struct sv b, unsigned limit)
     return row[b.len] > limit ? limit + 1 : row[b.len];
 }
 
+struct sv_guess sv_guess_start(struct sv wanted)
+{
+    // A third of the letters wrong is the most that still reads as a slip.
+    unsigned most = wanted.len < 6 ? 2 : wanted.len > 24 ? 8 : (unsigned)wanted.len / 3;
+    return (struct sv_guess){.wanted = wanted, .distance = most + 1};
+}
+
+void sv_guess_offer(struct sv_guess *g, struct sv known)
+{
+    if (!g->distance)
+        return;
+    unsigned distance = sv_distance(g->wanted, known, g->distance - 1);
+    if (distance >= g->distance || distance >= known.len)
+        return;
+    g->distance = distance;
+    g->best = known;
+}
+
 char *sv_dup(struct sv s)
 {
     if (s.len == SIZE_MAX)

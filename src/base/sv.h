@@ -39,6 +39,14 @@ size_t sv_utf8_length(struct sv s);
 // Levenshtein distance, capped at limit + 1; for "did you mean". Texts over SV_DISTANCE_MAX_BYTES count as far.
 #define SV_DISTANCE_MAX_BYTES 128
 unsigned sv_distance(struct sv a, struct sv b, unsigned limit);
+// "Did you mean": offer every known word, then look at best (empty: none is near enough).
+struct sv_guess {
+    struct sv wanted;
+    struct sv best;
+    unsigned distance; // of best
+};
+struct sv_guess sv_guess_start(struct sv wanted);
+void sv_guess_offer(struct sv_guess *g, struct sv known);
 // NUL-terminated copy on the heap, or NULL when memory is out.
 char *sv_dup(struct sv s);
 // Copies into a fixed array, cut to fit, always terminated.
