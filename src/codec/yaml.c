@@ -74,7 +74,7 @@ static void *arena_get(struct yaml_document *d, size_t bytes)
     return p;
 }
 
-void yaml_free(struct yaml_document *d)
+void yaml_document_free(struct yaml_document *d)
 {
     if (!d)
         return;
@@ -406,7 +406,7 @@ int yaml_parse(struct sv text, const char *file, struct yaml_document **out, str
     if (r == 0)
         *out = b->document;
     else
-        yaml_free(b->document);
+        yaml_document_free(b->document);
     free(b);
     return r;
 }

@@ -35,7 +35,7 @@ struct yaml_document;
 int must_use yaml_parse(struct sv text, const char *file, struct yaml_document **out,
                         struct error *err);
 const struct yaml_node *yaml_root(const struct yaml_document *d);
-void yaml_free(struct yaml_document *d);
+void yaml_document_free(struct yaml_document *d);
 
 const struct yaml_node *yaml_find(const struct yaml_node *mapping,
                                   const char *key); // NULL when absent
