@@ -24,7 +24,10 @@
 // kubelet answers: 5.8 MB seen in the field (docs/compat.md); a pod's own message is far smaller.
 #define LIMIT_POD_RESOURCES_BYTES (64u << 20)
 #define LIMIT_POD_RESOURCES_POD_BYTES (4u << 20)
+#define LIMIT_POD_RESOURCES_DECODED_BYTES (32u << 20) // of one pod: 3 times its bytes for 8,000 devices
 #define LIMIT_POD_DEVICES 65536 // (pod, container, device) rows kept of a node
+#define LIMIT_POD_DEVICE_ID_BYTES 1024 // the longest known form has 60
+#define LIMIT_POD_DEVICES_STRING_BYTES (16u << 20) // names and ids of those rows: 45 bytes each in practice
 #define LIMIT_LABEL_VALUE_BYTES (64u << 10) // longer label values are cut at a character boundary
 
 // Pages: 56 instances x 120 fields is 2.5 MB.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which container was given which device: the kubelet's pod-resources List, decoded and polled.
-// Source of the wire facts: the public kubelet API k8s.io/kubelet/pkg/apis/podresources/v1 (and v1alpha1).
+// Source of the wire facts: the public kubelet API k8s.io/kubelet/pkg/apis/podresources/v1 (and
+// v1alpha1).
 #pragma once
 
 #include <stdint.h>
@@ -14,17 +15,20 @@ struct pod_device {
     const char *namespace_name;
     const char *pod;
     const char *container;
-    const char *resource; // "nvidia.com/gpu"
+    const char *resource;  // "nvidia.com/gpu"
     const char *device_id; // as the plugin named it, may end in "::replica"
 };
 
-// An immutable answer. Rows in wire order; (pod, container, resource, id) duplicates (one per NUMA node) are dropped.
+// An immutable answer. (pod, container, resource, id) duplicates (one per NUMA node) are dropped.
+// Rows of a pod stand together, in wire order. The decoder keeps the pods in wire order; the poller
+// puts them in the order in which they were first seen. Strings are the kubelet's bytes up to the
+// first NUL, not checked for UTF-8.
 struct pod_devices {
     unsigned refs;
     size_t count;
     struct pod_device *rows;
-    size_t pods; // listed, with or without devices
-    size_t skipped; // rows beyond LIMIT_POD_DEVICES
+    size_t pods;    // listed, with or without devices
+    size_t skipped; // wanted rows beyond LIMIT_POD_DEVICES and the other caps
     // arena, private
 };
 struct pod_devices *pod_devices_ref(struct pod_devices *d);
@@ -32,13 +36,16 @@ void pod_devices_unref(struct pod_devices *d);
 
 // --- Decoder: message bytes in, rows out; no I/O ---
 struct pod_resources_decoder;
-// wanted decides by resource name and device id whether a row is kept (called for each new one).
-int must_use pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource, struct sv device_id), void *user,
-                                       struct pod_resources_decoder **out);
-// Any split of the message. 0; -EBADMSG (malformed protobuf); -EFBIG (one pod over its cap); -ENOMEM. Errors stick.
+// wanted decides by resource name and device id whether a row is kept; NULL: all are.
+int must_use pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource,
+                                                      struct sv device_id),
+                                       void *user, struct pod_resources_decoder **out);
+// Any split of the message. 0; -EBADMSG (malformed protobuf); -EFBIG (one pod over its cap);
+// -ENOMEM. Errors stick.
 int must_use pod_resources_decoder_feed(struct pod_resources_decoder *d, struct sv piece);
 // End of the message: 0 and the list (one reference), -EBADMSG when it was cut short.
-int must_use pod_resources_decoder_finish(struct pod_resources_decoder *d, struct pod_devices **out);
+int must_use pod_resources_decoder_finish(struct pod_resources_decoder *d,
+                                          struct pod_devices **out);
 void pod_resources_decoder_free(struct pod_resources_decoder *d);
 
 // --- Poller ---
@@ -47,7 +54,7 @@ struct pod_resources_stats {
     uint64_t failures;
     uint64_t rate_limited;
     uint64_t reconnect_shorts; // short answers after a kubelet restart, held back
-    uint64_t last_ok_ns; // CLOCK_MONOTONIC of the last good answer, 0: none yet
+    uint64_t last_ok_ns;       // CLOCK_MONOTONIC of the last good answer, 0: none yet
     uint64_t last_duration_ns;
     int last_result; // 0 or negative errno
     unsigned last_grpc_status;
@@ -56,10 +63,10 @@ struct pod_resources_stats {
 };
 
 struct pod_resources_config {
-    const char *socket_path; // "/var/lib/kubelet/pod-resources/kubelet.sock"
-    uint64_t interval_ns; // between polls
-    uint64_t deadline_ns; // of a call
-    uint64_t max_age_ns; // how long the last good list is kept over failures (60 s)
+    const char *socket_path;   // "/var/lib/kubelet/pod-resources/kubelet.sock"
+    uint64_t interval_ns;      // between polls
+    uint64_t deadline_ns;      // of a call
+    uint64_t max_age_ns;       // how long the last good list is kept over failures (60 s)
     uint64_t restart_grace_ns; // how long rows that vanish right after a reconnect are kept (30 s)
     bool (*wanted)(void *user, struct sv resource, struct sv device_id);
     // A new list that differs from the last one, or NULL when it became too old to be trusted.
@@ -69,8 +76,10 @@ struct pod_resources_config {
 };
 
 struct pod_resources;
-int must_use pod_resources_new(struct loop *l, const struct pod_resources_config *config, struct pod_resources **out);
+int must_use pod_resources_new(struct loop *l, const struct pod_resources_config *config,
+                               struct pod_resources **out);
 void pod_resources_get_stats(const struct pod_resources *p, struct pod_resources_stats *out);
-// Asks now (an unknown device was seen), unless a poll is under way or the last began under 200 ms ago.
+// Asks now (an unknown device was seen), unless a poll is under way or the last began under 200 ms
+// ago.
 void pod_resources_kick(struct pod_resources *p);
 void pod_resources_free(struct pod_resources *p);
