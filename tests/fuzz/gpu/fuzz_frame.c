@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream of frames arriving in odd pieces. Byte 0: bit 0 puts a valid entity list before the input, so that samples and
+// events get past their indices; byte 1: size of the pieces less one. The rest is the stream. Every frame that comes
+// out is read to its last byte, so that a bad length is caught by the sanitizer, and held against its promises.
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/frame.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check_text(const char *text, size_t bytes)
+{
+    check(memchr(text, 0, bytes) != NULL);
+    check(sv_is_utf8(sv_from(text)));
+}
+
+static void check_entities(const struct frame *f)
+{
+    uint32_t count = f->as.entities.head->count;
+    check(count <= LIMIT_ENTITIES);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct frame_entity *e = &f->as.entities.list[i];
+        check(e->parent < count && f->as.entities.list[e->parent].kind == FRAME_ENTITY_GPU);
+        check_text(e->uuid, sizeof(e->uuid));
+        check_text(e->legacy_uuid, sizeof(e->legacy_uuid));
+        check_text(e->name, sizeof(e->name));
+        check_text(e->bus_id, sizeof(e->bus_id));
+        check_text(e->profile, sizeof(e->profile));
+    }
+}
+
+static void check_sample(const struct frame_reader *r, const struct frame *f)
+{
+    for (uint32_t i = 0; i < f->as.sample.head->count; i++) {
+        const struct frame_record *rec = &f->as.sample.list[i];
+        struct sv text;
+        check(rec->entity < r->entity_count && rec->status < FRAME_STATUS_END);
+        if (rec->type == FRAME_VALUE_STRING)
+            check(frame_record_string(rec, f->as.sample.strings, &text) && sv_is_utf8(text));
+    }
+}
+
+static void check_frame(const struct frame_reader *r, const struct frame *f)
+{
+    switch (f->type) {
+    case FRAME_HELLO:
+        check(f->as.hello->protocol == FRAME_PROTOCOL);
+        break;
+    case FRAME_STATE:
+        check_text(f->as.state->text, sizeof(f->as.state->text));
+        check_text(f->as.state->library_path, sizeof(f->as.state->library_path));
+        break;
+    case FRAME_ENTITIES:
+        check_entities(f);
+        break;
+    case FRAME_SAMPLE:
+        check_sample(r, f);
+        break;
+    case FRAME_EVENTS:
+        for (uint32_t i = 0; i < f->as.events.head->count; i++) {
+            check(f->as.events.list[i].entity < r->entity_count);
+            check_text(f->as.events.list[i].text, sizeof(f->as.events.list[i].text));
+        }
+        break;
+    case FRAME_WATCH:
+        for (uint32_t i = 1; i < f->as.watch.head->count; i++)
+            check(f->as.watch.field_ids[i] > f->as.watch.field_ids[i - 1]);
+        break;
+    case FRAME_TYPE_END:
+        abort();
+    }
+}
+
+static void put_entities(struct buf *wire)
+{
+    struct frame_entities head = {.generation = 1, .count = 2};
+    struct frame_entity list[2] = {
+        {.kind = FRAME_ENTITY_GPU, .gpu_instance_id = UINT32_MAX, .instance_entity_id = UINT32_MAX},
+        {.kind = FRAME_ENTITY_GPU_I, .gpu_instance_id = 3, .slices = 1, .total_slices = 7},
+    };
+    size_t start = frame_begin(wire, FRAME_ENTITIES);
+    buf_add(wire, &head, sizeof(head));
+    buf_add(wire, list, sizeof(list));
+    frame_end(wire, start);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    struct buf wire = BUF_INIT((1u << 20) + 4096);
+    if (data[0] & 1)
+        put_entities(&wire);
+    buf_add(&wire, data + 2, size - 2);
+    struct frame_reader reader;
+    frame_reader_init(&reader);
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < wire.len;) {
+        char *space;
+        size_t room;
+        check(frame_reader_space(&reader, &space, &room) == 0 && room >= 4096);
+        size_t piece = (size_t)data[1] + 1;
+        piece = piece < room ? piece : room;
+        piece = piece < wire.len - at ? piece : wire.len - at;
+        memcpy(space, wire.data + at, piece);
+        frame_reader_commit(&reader, piece);
+        at += piece;
+        struct frame frame;
+        const char *what = NULL;
+        while ((rc = frame_reader_next(&reader, &frame, &what)) == 1)
+            check_frame(&reader, &frame);
+        check(rc == 0 || what);
+    }
+    check(reader.input.cap <= 2 * (wire.len + 8192));
+    frame_reader_deinit(&reader);
+    buf_deinit(&wire);
+    return 0;
+}
