@@ -189,6 +189,10 @@ static int unknown_name(const struct row *row, struct error *err)
     if (!name.len)
         return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
                             "expected the name of a field, but found none");
+    struct sv bare = sv_trim(row->name, " \t\r\n");
+    if (field_find_by_name(bare))
+        return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
+                            "only spaces may stand beside '%.*s', but found a tab or a line break", SV_FMT(bare));
     if (nearest)
         return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
                             "unknown field '%.*s'; the nearest known one is '%s'", SV_FMT(name), nearest);
