@@ -33,6 +33,8 @@
 // Pages: 56 instances x 120 fields is 2.5 MB.
 #define LIMIT_PAGE_BYTES (32u << 20)
 #define LIMIT_PAGES_LIVE 3
+#define LIMIT_ENTITY_COPIES 1024 // holders x jobs of one device: a node runs 250 pods at most
+#define LIMIT_PAGE_SAMPLES (1u << 20) // families x samples: shorter lines than 32 bytes there are not
 
 // HTTP server (design: connections, deadlines)
 #define LIMIT_HTTP_CONNECTIONS 256

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: from configuration, inventory, holders and self-metrics to exposition text. An engine: no I/O, no clock.
-// Layout of the device families is dcgm-exporter's to the byte (docs/compat.md names every difference): families in
-// ascending (field id, name) order, GPU group labels in its order, INT64 as %d, DOUBLE as %f.
-// The constant text before each value (family headers, names, labels) is rendered once and kept until something it was
-// made from changes; a page after that costs a copy and a number per sample.
+// The page: from configuration, inventory, holders and self-metrics to exposition text. An engine:
+// no I/O, no clock. Layout of the device families is dcgm-exporter's to the byte (docs/compat.md
+// names every difference): families in ascending (field id, name) order, GPU group labels in its
+// order, INT64 as %d, DOUBLE as %f. The constant text before each value (family headers, names,
+// labels) is rendered once and kept until something it was made from changes; a page after that
+// costs a copy and a number per sample.
 #pragma once
 
 #include "exporter/attribute.h"
@@ -13,14 +14,14 @@
 
 // Who holds what, as one immutable set with a version. Index i is inventory.entities[i].
 struct render_owners {
-    uint64_t version; // differs whenever anything below differs
-    const struct pod_devices *rows; // NULL: no kubelet map
+    uint64_t version;                       // differs whenever anything below differs
+    const struct pod_devices *rows;         // NULL: no kubelet map
     const struct attribute_result *holders; // NULL with rows NULL
     // HPC job names per entity (NULL: none); hpc_jobs[i].names is an array of count strings.
     const struct render_jobs {
         const char *const *names;
         size_t count;
-    } *jobs;
+    } * jobs;
 };
 
 // Numbers about ourselves, filled by main from every room's stats. Times are CLOCK_MONOTONIC.
@@ -31,8 +32,8 @@ struct render_self {
     double sample_duration_s;
     uint64_t helper_starts, helper_crashes, helper_hangs, helper_protocol_errors;
     bool helper_running, helper_released;
-    bool attribution_on; // -k
-    bool attribution_up; // the kubelet answered last time
+    bool attribution_on;      // -k
+    bool attribution_up;      // the kubelet answered last time
     double attribution_age_s; // of the map in use; < 0: none
     uint64_t attribution_polls, attribution_failures, attribution_rate_limited;
     size_t attribution_unknown_ids, attribution_rows;
@@ -65,6 +66,10 @@ struct render;
 int must_use render_new(struct render **out);
 void render_free(struct render *r);
 // Appends the whole page. 0; -ENOMEM; -EFBIG at out's ceiling.
-int must_use render_page(struct render *r, const struct render_input *in, enum text_format format, struct buf *out);
+int must_use render_page(struct render *r, const struct render_input *in, enum text_format format,
+                         struct buf *out);
 // How many samples the last page had (device families, all).
 void render_counts(const struct render *r, size_t *out_device_series, size_t *out_all_series);
+// Why no device families are there: "" or what --devices asked for and was not found. Valid until
+// the next page.
+const char *render_selection_error(const struct render *r);

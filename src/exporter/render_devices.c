@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// DCGM families: for each row of the counters file and each sample of its list, copy name and
+// labels and print a number. This is the hot loop of a page. It looks values up by position where
+// inventory_find searches, under the same rules; a family's header is written with its first
+// sample, so families without one leave no trace.
+#include <math.h>
+
+#include "base/num.h"
+#include "exporter/render_internal.h"
+#include "gpu/xid.h"
+
+// DCGM's sentinels for "no value" (dcgm_structs.h: DCGM_INT32_BLANK.., DCGM_INT64_BLANK..,
+// DCGM_FP64_BLANK..), each with its not-found, not-supported and not-permissioned neighbour. A
+// source of ours never sends them.
+#define BLANKS 4
+#define BLANK_I32 INT64_C(0x7ffffff0)
+#define BLANK_I64 INT64_C(0x7ffffffffffffff0)
+#define BLANK_F64 140737488355328.0
+
+enum render_code render_value_code(const struct inventory_value *value)
+{
+    static const char *const blank_strings[BLANKS] = {
+        "<<<NULL>>>",
+        "<<<NOT_FOUND>>>",
+        "<<<NOT_SUPPORTED>>>",
+        "<<<NOT_PERMISSIONED>>>",
+    };
+    switch ((enum frame_value_type)value->type) {
+    case FRAME_VALUE_I64: {
+        int64_t v = value->value.i64;
+        bool blank = (v >= BLANK_I32 && v < BLANK_I32 + BLANKS) ||
+                     (v >= BLANK_I64 && v < BLANK_I64 + BLANKS);
+        return blank ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
+    }
+    case FRAME_VALUE_DOUBLE: {
+        double v = value->value.f64;
+        bool blank = !(v < BLANK_F64 || v > BLANK_F64 + (BLANKS - 1)); // NaN is one too
+        return blank || isinf(v) ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
+    }
+    case FRAME_VALUE_STRING:
+        for (size_t i = 0; i < BLANKS; i++)
+            if (strcmp(value->value.string, blank_strings[i]) == 0)
+                return RENDER_CODE_BLANK;
+        return RENDER_CODE_NOT_NUMERIC;
+    case FRAME_VALUE_NONE:
+    case FRAME_VALUE_TYPE_END:
+        break;
+    }
+    return (enum render_code)FRAME_NO_DATA;
+}
+
+// The rules of inventory_find, by position.
+static enum render_code judge(const struct render_device_family *f,
+                              const struct inventory_entity *entity,
+                              const struct inventory_value *v, uint64_t now_ns)
+{
+    if (!entity->up)
+        return RENDER_CODE_DOWN;
+    if (v->status != FRAME_OK)
+        return (enum render_code)v->status;
+    uint64_t age_ns = now_ns > v->taken_ns ? now_ns - v->taken_ns : v->taken_ns - now_ns;
+    if (age_ns > f->horizon_ns)
+        return RENDER_CODE_STALE;
+    return render_value_code(v);
+}
+
+static inline void note(struct render_layout *l, size_t at, enum render_code code)
+{
+    if (l->codes[at] == code)
+        return;
+    l->codes[at] = (uint8_t)code;
+    l->field_stale = true;
+}
+
+// Name and labels, with room for a number and the line's end behind them. False: no room.
+static inline bool begin_line(const struct render_layout *l, struct render_span name,
+                              struct render_span labels, struct buf *out)
+{
+    size_t most = (size_t)name.bytes + labels.bytes + NUM_I64_BYTES + 1;
+    if (out->error || (out->cap - out->len < most && buf_reserve(out, most) < 0))
+        return false;
+    char *at = out->data + out->len;
+    memcpy(at, l->text.data + name.at, name.bytes);
+    memcpy(at + name.bytes, l->text.data + labels.at, labels.bytes);
+    out->len += (size_t)name.bytes + labels.bytes;
+    return true;
+}
+
+static inline void add_sample(const struct render_layout *l, const struct render_device_family *f,
+                              const struct render_sample *s, const struct inventory_value *v,
+                              struct buf *out)
+{
+    if (!begin_line(l, f->name, s->labels, out))
+        return;
+    if (v->type == FRAME_VALUE_I64) {
+        out->len += num_print_i64(out->data + out->len, v->value.i64);
+        out->data[out->len++] = '\n';
+        return;
+    }
+    text_add_f6(out, v->value.f64);
+    buf_add_char(out, '\n');
+}
+
+// dcgm-exporter tells the code a second time, with its text, among the attributes.
+static void add_xid_sample(const struct render_layout *l, const struct render_device_family *f,
+                           const struct render_sample *s, int64_t code, struct buf *out)
+{
+    char text[NUM_I64_BYTES];
+    unsigned length = num_print_i64(text, code);
+    render_add_span(l, f->name, out);
+    render_add_span(l, (struct render_span){s->labels.at, s->split}, out);
+    text_add_label(out, "err_code", (struct sv){text, length});
+    text_add_label(out, "err_msg", sv_from(xid_error_message((uint64_t)code)));
+    render_add_span(l, (struct render_span){s->labels.at + s->split, s->labels.bytes - s->split},
+                    out);
+    buf_add(out, text, length);
+    buf_add_char(out, '\n');
+}
+
+// The last XID is evidence and has rules of its own, so inventory_find decides.
+static size_t add_xid_family(struct render_layout *l, const struct render_device_family *f,
+                             const struct render_input *in, struct buf *out)
+{
+    const struct render_samples *list = render_samples_of(l, f);
+    const struct inventory *inv = in->inventory;
+    size_t added = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct render_sample *s = &list->items[i];
+        const struct inventory_entity *entity = &inv->entities[s->entity];
+        const struct inventory_value *v =
+            inventory_find(inv, entity, f->field, in->config->period_ns, in->now_ns);
+        enum render_code code = RENDER_CODE_DOWN;
+        if (v && v->type == FRAME_VALUE_I64)
+            code = render_value_code(v);
+        else if (f->slot != UINT32_MAX)
+            code = judge(f, entity, &entity->values[f->slot], in->now_ns);
+        note(l, f->first_code + i, code);
+        if (!v || code != RENDER_CODE_SHOWN)
+            continue;
+        if (added++ == 0)
+            render_add_span(l, f->header, out);
+        add_xid_sample(l, f, s, v->value.i64, out);
+    }
+    return added;
+}
+
+static size_t add_family(struct render_layout *l, const struct render_device_family *f,
+                         const struct render_input *in, struct buf *out)
+{
+    const struct render_samples *list = render_samples_of(l, f);
+    const struct inventory_entity *entities = in->inventory->entities;
+    size_t added = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct render_sample *s = &list->items[i];
+        const struct inventory_value *v = &entities[f->board ? s->gpu : s->entity].values[f->slot];
+        enum render_code code = judge(f, &entities[s->entity], v, in->now_ns);
+        note(l, f->first_code + i, code);
+        if (code != RENDER_CODE_SHOWN)
+            continue;
+        if (added++ == 0)
+            render_add_span(l, f->header, out);
+        add_sample(l, f, s, v, out);
+    }
+    return added;
+}
+
+// A label is kept whatever its age, and so counts as shown while it is known.
+static void judge_label(struct render_layout *l, const struct render_device_family *f,
+                        const struct inventory *inv)
+{
+    const struct render_samples *list = render_samples_of(l, f);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct inventory_value *v =
+            &inv->entities[f->board ? list->items[i].gpu : list->items[i].entity].values[f->slot];
+        enum render_code code = (enum render_code)v->status;
+        if (v->type != FRAME_VALUE_NONE)
+            code =
+                render_value_code(v) == RENDER_CODE_BLANK ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
+        note(l, f->first_code + i, code);
+    }
+}
+
+size_t render_devices_add(struct render_layout *l, const struct render_input *in, struct buf *out)
+{
+    size_t added = 0;
+    for (size_t i = 0; i < l->family_count; i++) {
+        const struct render_device_family *f = &l->families[i];
+        if (f->elsewhere)
+            continue;
+        if (f->field->id == FIELD_XID_ERRORS && !f->label)
+            added += add_xid_family(l, f, in, out);
+        else if (f->slot == UINT32_MAX)
+            continue;
+        else if (f->label)
+            judge_label(l, f, in->inventory);
+        else
+            added += add_family(l, f, in, out);
+    }
+    return added;
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every family of podgpu's own: names and labels are frozen once shipped (data/podgpu-families.tsv
+// holds the same rows; a test compares them). hostname is spelled as --hostname-label says,
+// GPU_I_ID is there for MIG instances only.
+#include "exporter/render_internal.h"
+
+#define DEVICE "gpu,UUID,hostname,GPU_I_ID"
+
+// clang-format off
+const struct render_family render_families[RENDER_FAMILY_COUNT] = {
+    [RENDER_GPU_UP] = {
+        "podgpu_gpu_up", TEXT_TYPE_GAUGE, DEVICE,
+        "Whether the GPU or MIG instance answers (1) or not (0); podgpu_gpu_state_info tells why not."},
+    [RENDER_GPU_STATE_INFO] = {
+        "podgpu_gpu_state_info", TEXT_TYPE_INFO, DEVICE ",reason",
+        "Why a GPU or MIG instance is down."},
+    [RENDER_GPU_INFO] = {
+        "podgpu_gpu_info", TEXT_TYPE_INFO, "gpu,UUID,hostname,modelName,pci_bus_id,driver_version",
+        "What a GPU is; join it on gpu and UUID."},
+    [RENDER_GPU_XID_ERRORS] = {
+        "podgpu_gpu_xid_errors_total", TEXT_TYPE_COUNTER, DEVICE ",xid",
+        "XID errors of the driver seen since the exporter started, by code; those that need someone start at 0."},
+    [RENDER_GPU_XID_LAST_TIMESTAMP] = {
+        "podgpu_gpu_xid_last_timestamp_seconds", TEXT_TYPE_GAUGE, DEVICE ",xid",
+        "When an XID error was last seen, in seconds since 1970."},
+    [RENDER_BUILD_INFO] = {
+        "podgpu_exporter_build_info", TEXT_TYPE_INFO, "version,revision",
+        "Which podgpu-exporter this is."},
+    [RENDER_START_TIME] = {
+        "podgpu_exporter_start_time_seconds", TEXT_TYPE_GAUGE, "",
+        "When the exporter started, in seconds since 1970."},
+    [RENDER_FEATURE_UNAVAILABLE_INFO] = {
+        "podgpu_exporter_feature_unavailable_info", TEXT_TYPE_INFO, "flag",
+        "Flags that were given and have no effect in this version."},
+    [RENDER_FIELD_SOURCE_INFO] = {
+        "podgpu_exporter_field_source_info", TEXT_TYPE_INFO, "field,source",
+        "Where the values of a field on this page come from."},
+    [RENDER_FIELD_UNAVAILABLE_INFO] = {
+        "podgpu_exporter_field_unavailable_info", TEXT_TYPE_INFO, "field,reason,gpu,UUID",
+        "Fields of the counters file that a GPU or an instance of it has no value for now, and why."},
+    [RENDER_DEVICE_SELECTION_OK] = {
+        "podgpu_exporter_device_selection_ok", TEXT_TYPE_GAUGE, "",
+        "Whether every device that --devices names is there (1); with one missing (0) no device family is exported."},
+    [RENDER_SERIES_DROPPED] = {
+        "podgpu_exporter_series_dropped", TEXT_TYPE_GAUGE, "reason",
+        "Copies of devices left out of each family now: same labels as another one, or more holders than the ceiling."},
+    [RENDER_SOURCE_UP] = {
+        "podgpu_exporter_source_up", TEXT_TYPE_GAUGE, "source",
+        "Whether the source's library and driver answer (1) or not (0)."},
+    [RENDER_SOURCE_STATE_INFO] = {
+        "podgpu_exporter_source_state_info", TEXT_TYPE_INFO, "source,state",
+        "What state a source is in."},
+    [RENDER_LAST_SAMPLE_TIMESTAMP] = {
+        "podgpu_exporter_last_sample_timestamp_seconds", TEXT_TYPE_GAUGE, "source",
+        "When the newest sample was taken, in seconds since 1970."},
+    [RENDER_SAMPLE_DURATION] = {
+        "podgpu_exporter_sample_duration_seconds", TEXT_TYPE_GAUGE, "source",
+        "How long the newest sample took."},
+    [RENDER_ERRORS] = {
+        "podgpu_exporter_errors_total", TEXT_TYPE_COUNTER, "source,code",
+        "How often a source's helper process failed: crashed, hung in a driver call, or said what it must not say."},
+    [RENDER_HELPER_STARTS] = {
+        "podgpu_exporter_helper_starts_total", TEXT_TYPE_COUNTER, "source",
+        "How often a source's helper process was started."},
+    [RENDER_HELPER_RUNNING] = {
+        "podgpu_exporter_helper_running", TEXT_TYPE_GAUGE, "source",
+        "Whether a source's helper process runs (1) or not (0)."},
+    [RENDER_HELPER_RELEASED] = {
+        "podgpu_exporter_helper_released", TEXT_TYPE_GAUGE, "source",
+        "Whether the driver was let go on request (1)."},
+    [RENDER_ATTRIBUTION_UP] = {
+        "podgpu_exporter_attribution_up", TEXT_TYPE_GAUGE, "",
+        "Whether the kubelet answered last time (1) or not (0)."},
+    [RENDER_ATTRIBUTION_AGE] = {
+        "podgpu_exporter_attribution_age_seconds", TEXT_TYPE_GAUGE, "",
+        "Age of the kubelet's answer that owner labels come from."},
+    [RENDER_ATTRIBUTION_POLLS] = {
+        "podgpu_exporter_attribution_polls_total", TEXT_TYPE_COUNTER, "",
+        "How often the kubelet was asked who holds which device."},
+    [RENDER_ATTRIBUTION_FAILURES] = {
+        "podgpu_exporter_attribution_failures_total", TEXT_TYPE_COUNTER, "",
+        "How often the kubelet gave no usable answer."},
+    [RENDER_ATTRIBUTION_RATE_LIMITED] = {
+        "podgpu_exporter_attribution_rate_limited_total", TEXT_TYPE_COUNTER, "",
+        "How often the kubelet refused to answer because it was asked too often."},
+    [RENDER_ATTRIBUTION_UNKNOWN_IDS] = {
+        "podgpu_exporter_attribution_unknown_ids", TEXT_TYPE_GAUGE, "",
+        "Device ids held by containers that name no device of this node."},
+    [RENDER_ATTRIBUTION_ROWS] = {
+        "podgpu_exporter_attribution_rows", TEXT_TYPE_GAUGE, "",
+        "Device ids held by containers, as the kubelet lists them."},
+    [RENDER_CONFIG_RELOAD_SUCCESS] = {
+        "podgpu_exporter_config_last_reload_success", TEXT_TYPE_GAUGE, "",
+        "Whether the configuration was last read without an error (1); after one (0) the configuration before stays."},
+    [RENDER_CONFIG_RELOAD_TIMESTAMP] = {
+        "podgpu_exporter_config_last_reload_success_timestamp_seconds", TEXT_TYPE_GAUGE, "",
+        "When the configuration in force was read, in seconds since 1970."},
+    [RENDER_CONFIG_RELOADS] = {
+        "podgpu_exporter_config_reloads_total", TEXT_TYPE_COUNTER, "",
+        "How often the configuration was read anew."},
+    [RENDER_CONFIG_RELOAD_FAILURES] = {
+        "podgpu_exporter_config_reload_failures_total", TEXT_TYPE_COUNTER, "",
+        "How often a new configuration was refused."},
+    [RENDER_CONFIG_DUPLICATES] = {
+        "podgpu_exporter_config_duplicate_rows", TEXT_TYPE_GAUGE, "",
+        "Rows of the counters file left out because an earlier row names the same field."},
+    [RENDER_HTTP_REQUESTS] = {
+        "podgpu_exporter_http_requests_total", TEXT_TYPE_COUNTER, "",
+        "HTTP requests answered."},
+    [RENDER_HTTP_REJECTED] = {
+        "podgpu_exporter_http_rejected_requests_total", TEXT_TYPE_COUNTER, "reason",
+        "HTTP requests refused: without a valid password, over the rate limit, or malformed."},
+    [RENDER_HTTP_CONNECTIONS] = {
+        "podgpu_exporter_http_connections_total", TEXT_TYPE_COUNTER, "",
+        "Connections accepted."},
+    [RENDER_HTTP_CONNECTIONS_CLOSED] = {
+        "podgpu_exporter_http_closed_connections_total", TEXT_TYPE_COUNTER, "reason",
+        "Connections that the server ended: over the ceiling of a peer, to make room, or past a deadline."},
+    [RENDER_HTTP_OPEN_CONNECTIONS] = {
+        "podgpu_exporter_http_open_connections", TEXT_TYPE_GAUGE, "",
+        "Connections open now."},
+    [RENDER_WEB_CONFIG_RELOAD_SUCCESS] = {
+        "podgpu_exporter_web_config_last_reload_success", TEXT_TYPE_GAUGE, "",
+        "Whether the web configuration was last read without an error (1); after one (0) the one before stays."},
+    [RENDER_PAGE_BYTES] = {
+        "podgpu_exporter_page_bytes", TEXT_TYPE_GAUGE, "",
+        "Size of the page before this one."},
+    [RENDER_PAGE_READERS_CUT] = {
+        "podgpu_exporter_page_readers_cut_total", TEXT_TYPE_COUNTER, "",
+        "Connections ended because they read a page slower than three newer ones came."},
+    [RENDER_PROCESS_CPU] = {
+        "process_cpu_seconds_total", TEXT_TYPE_COUNTER, "",
+        "Processor time used by the exporter, in seconds."},
+    [RENDER_PROCESS_START] = {
+        "process_start_time_seconds", TEXT_TYPE_GAUGE, "",
+        "When the process started, in seconds since 1970."},
+    [RENDER_PROCESS_RESIDENT] = {
+        "process_resident_memory_bytes", TEXT_TYPE_GAUGE, "",
+        "Resident memory of the exporter."},
+    [RENDER_PROCESS_VIRTUAL] = {
+        "process_virtual_memory_bytes", TEXT_TYPE_GAUGE, "",
+        "Virtual memory of the exporter."},
+    [RENDER_PROCESS_OPEN_FDS] = {
+        "process_open_fds", TEXT_TYPE_GAUGE, "",
+        "File descriptors that the exporter has open."},
+    [RENDER_PROCESS_MAX_FDS] = {
+        "process_max_fds", TEXT_TYPE_GAUGE, "",
+        "File descriptors that the exporter may have open."},
+};

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What podgpu says of itself that is text rather than numbers: build, flags without effect, where
+// each field's values come from and, field by field and GPU by GPU, why there are none. The last is
+// made anew when render_devices.c saw a value come or go.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "exporter/render_internal.h"
+
+#define SOURCE_NVML "nvml"
+
+// --- Build and flags ---
+
+static void add_info_line(struct buf *out, enum render_family_id family)
+{
+    buf_add_str(out, render_families[family].name);
+    buf_add_char(out, '{');
+}
+
+int render_about_build(struct render_layout *l, const struct render_input *in)
+{
+    struct buf *out = &l->about_text;
+    const struct exporter_options *o = in->config->options;
+    render_add_header(out, l->format, RENDER_BUILD_INFO);
+    add_info_line(out, RENDER_BUILD_INFO);
+    text_add_label(out, "version", sv_from(in->self->version ? in->self->version : ""));
+    text_add_label(out, "revision", sv_from(in->self->revision ? in->self->revision : ""));
+    buf_add_str(out, "} 1\n");
+    l->about_lines = 1;
+    for (size_t i = 0; i < o->unavailable_count; i++) {
+        if (i == 0)
+            render_add_header(out, l->format, RENDER_FEATURE_UNAVAILABLE_INFO);
+        add_info_line(out, RENDER_FEATURE_UNAVAILABLE_INFO);
+        text_add_label(out, "flag", sv_from(o->unavailable[i]));
+        buf_add_str(out, "} 1\n");
+        l->about_lines++;
+    }
+    return out->error;
+}
+
+// --- Fields ---
+
+static const char *source_of(const struct field_info *field)
+{
+    switch ((enum field_origin)field->origin) {
+    case FIELD_ORIGIN_CALL:
+    case FIELD_ORIGIN_FIELD_VALUE:
+        return SOURCE_NVML;
+    case FIELD_ORIGIN_GPM:
+        return "nvml_gpm";
+    case FIELD_ORIGIN_EVENT:
+        return "nvml_events";
+    case FIELD_ORIGIN_NONE:
+        break;
+    }
+    return NULL;
+}
+
+static struct sv name_of(const struct render_layout *l, const struct render_device_family *f)
+{
+    return (struct sv){l->text.data + f->name.at, f->name.bytes};
+}
+
+static bool is_shown_somewhere(const struct render_layout *l, const struct render_device_family *f)
+{
+    size_t count = f->elsewhere ? 0 : render_samples_of(l, f)->count;
+    for (size_t i = 0; i < count; i++)
+        if (l->codes[f->first_code + i] == RENDER_CODE_SHOWN)
+            return true;
+    return false;
+}
+
+static void add_sources(struct render_layout *l)
+{
+    struct buf *out = &l->field_text;
+    bool begun = false;
+    for (size_t i = 0; i < l->family_count; i++) {
+        const struct render_device_family *f = &l->families[i];
+        const char *source = source_of(f->field);
+        if (!source || !is_shown_somewhere(l, f))
+            continue;
+        if (!begun)
+            render_add_header(out, l->format, RENDER_FIELD_SOURCE_INFO);
+        begun = true;
+        add_info_line(out, RENDER_FIELD_SOURCE_INFO);
+        text_add_label(out, "field", name_of(l, f));
+        text_add_label(out, "source", sv_from(source));
+        buf_add_str(out, "} 1\n");
+        l->field_lines++;
+    }
+}
+
+static const char *reason_of(const struct render_device_family *f,
+                             const struct inventory_entity *entity, enum render_code code)
+{
+    switch (code) {
+    case RENDER_CODE_DOWN:
+        return entity->down_reason[0] ? entity->down_reason : "down";
+    case RENDER_CODE_STALE:
+        return "stale";
+    case RENDER_CODE_NOT_NUMERIC:
+        return "not_numeric";
+    case RENDER_CODE_BLANK:
+        return "blank";
+    case RENDER_CODE_UNSEEN:
+        return f->field->id >= FIELD_EXP_FIRST ? "not_implemented" : "not_watched";
+    case RENDER_CODE_ELSEWHERE:
+        return frame_status_text(FRAME_NEEDS_DCGM);
+    case RENDER_CODE_SHOWN:
+    case RENDER_CODE_END:
+        break;
+    }
+    return frame_status_text((enum frame_status)code);
+}
+
+static void add_unavailable(struct render_layout *l, const struct render_device_family *f,
+                            const char *reason, const struct inventory_entity *gpu, bool *begun)
+{
+    struct buf *out = &l->field_text;
+    if (!*begun)
+        render_add_header(out, l->format, RENDER_FIELD_UNAVAILABLE_INFO);
+    *begun = true;
+    add_info_line(out, RENDER_FIELD_UNAVAILABLE_INFO);
+    text_add_label(out, "field", name_of(l, f));
+    text_add_label(out, "reason", sv_from(reason));
+    char number[NUM_U64_BYTES];
+    struct sv index = {number, gpu ? num_print_u64(number, gpu->info.index) : 0};
+    text_add_label(out, "gpu", index);
+    text_add_label(out, "UUID", gpu ? sv_from(gpu->info.uuid) : SV(""));
+    buf_add_str(out, "} 1\n");
+    l->field_lines++;
+}
+
+// Whether a sample before this one told the same of the same GPU.
+static bool is_told(const struct render_layout *l, const struct render_device_family *f,
+                    const struct inventory *inv, size_t sample, const char *reason)
+{
+    const struct render_samples *list = render_samples_of(l, f);
+    for (size_t i = 0; i < sample; i++) {
+        const struct render_sample *s = &list->items[i];
+        enum render_code code = l->codes[f->first_code + i];
+        if (s->gpu == list->items[sample].gpu && code != RENDER_CODE_SHOWN &&
+            strcmp(reason_of(f, &inv->entities[s->entity], code), reason) == 0)
+            return true;
+    }
+    return false;
+}
+
+// One line a field, GPU and reason. `told` has a bit a code for each entity: most repetitions end
+// there.
+static void add_family_reasons(struct render_layout *l, const struct render_device_family *f,
+                               const struct inventory *inv, uint32_t *told, bool *begun)
+{
+    const struct render_samples *list = render_samples_of(l, f);
+    memset(told, 0, inv->entity_count * sizeof(*told));
+    for (size_t i = 0; i < list->count; i++) {
+        const struct render_sample *s = &list->items[i];
+        enum render_code code = l->codes[f->first_code + i];
+        if (code == RENDER_CODE_SHOWN || (told[s->gpu] & (1u << code)))
+            continue;
+        bool first = told[s->gpu] == 0;
+        told[s->gpu] |= 1u << code;
+        const char *reason = reason_of(f, &inv->entities[s->entity], code);
+        if (first || !is_told(l, f, inv, i, reason))
+            add_unavailable(l, f, reason, &inv->entities[s->gpu], begun);
+    }
+}
+
+int render_fields_refresh(struct render_layout *l, const struct render_input *in)
+{
+    if (!l->field_stale)
+        return 0;
+    const struct inventory *inv = in->inventory;
+    cleanup(mem_freep) uint32_t *told = calloc(inv->entity_count + 1, sizeof(*told));
+    if (!told)
+        return -ENOMEM;
+    l->field_lines = 0;
+    buf_reset(&l->field_text);
+    add_sources(l);
+    bool begun = false;
+    for (size_t i = 0; i < l->family_count; i++) {
+        const struct render_device_family *f = &l->families[i];
+        if (f->elsewhere)
+            add_unavailable(l, f, reason_of(f, NULL, RENDER_CODE_ELSEWHERE), NULL, &begun);
+        else
+            add_family_reasons(l, f, inv, told, &begun);
+    }
+    if (l->field_text.error)
+        return l->field_text.error;
+    l->field_stale = false;
+    return 0;
+}

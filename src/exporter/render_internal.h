@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the files of render: render.c (entry, what is kept and when it is made anew),
+// render_layout.c (which samples there are), render_labels.c (their labels), render_devices.c (DCGM
+// families), render_podgpu.c and render_fields.c (podgpu's own device and field families),
+// render_self.c (numbers about ourselves), render_families_table.c (names, types and help of
+// podgpu's families).
+#pragma once
+
+#include "exporter/render.h"
+
+// A piece of layout.text.
+struct render_span {
+    uint32_t at, bytes;
+};
+
+// One sample in each family of a list: an entity, or a copy of it for one of its holders or jobs.
+struct render_sample {
+    uint32_t entity;           // position in inventory.entities
+    uint32_t gpu;              // of its GPU; itself for a GPU
+    uint32_t split;            // bytes of labels before the place of err_code and err_msg
+    struct render_span labels; // `{gpu="0",...} `
+};
+
+struct render_samples {
+    struct render_sample *items;
+    size_t count, capacity;
+};
+
+// One row of the counters file. Its samples are all of list; nothing of the configuration is
+// borrowed but static data.
+struct render_device_family {
+    const struct field_info *field;
+    struct render_span header; // HELP and TYPE lines
+    struct render_span name;
+    uint32_t slot;       // position in inventory.fields; UINT32_MAX: not watched
+    uint32_t first_code; // position in layout.codes: one a sample, in list order
+    uint64_t horizon_ns; // how old a value may be
+    bool board;          // values are the GPU's, not the instance's
+    bool label;          // no samples of its own
+    bool elsewhere;      // belongs to switches, links, CPUs or adapters: no GPU has it
+};
+
+// Why a sample was not there. Below FRAME_STATUS_END: enum frame_status.
+enum render_code {
+    RENDER_CODE_SHOWN = FRAME_OK,
+    RENDER_CODE_DOWN = FRAME_STATUS_END,
+    RENDER_CODE_STALE,
+    RENDER_CODE_NOT_NUMERIC,
+    RENDER_CODE_BLANK, // DCGM's own sentinels for "no value"
+    RENDER_CODE_ELSEWHERE,
+    RENDER_CODE_UNSEEN, // not looked at: nothing of it is kept
+    RENDER_CODE_END,
+};
+
+// Everything a layout was made from. All members are of one size, so there is no padding and memcmp
+// compares.
+struct render_key {
+    const void *config, *options, *counters, *inventory, *entities, *fields, *pod_rows, *holders,
+        *jobs;
+    uint64_t config_hash, counter_count, entity_count, field_count, layout, owners_version;
+};
+
+// The podgpu families, in page order; rows of render_families.
+enum render_family_id {
+    RENDER_GPU_UP,
+    RENDER_GPU_STATE_INFO,
+    RENDER_GPU_INFO,
+    RENDER_GPU_XID_ERRORS,
+    RENDER_GPU_XID_LAST_TIMESTAMP,
+    RENDER_BUILD_INFO,
+    RENDER_START_TIME,
+    RENDER_FEATURE_UNAVAILABLE_INFO,
+    RENDER_FIELD_SOURCE_INFO,
+    RENDER_FIELD_UNAVAILABLE_INFO,
+    RENDER_DEVICE_SELECTION_OK,
+    RENDER_SERIES_DROPPED,
+    RENDER_SOURCE_UP,
+    RENDER_SOURCE_STATE_INFO,
+    RENDER_LAST_SAMPLE_TIMESTAMP,
+    RENDER_SAMPLE_DURATION,
+    RENDER_ERRORS,
+    RENDER_HELPER_STARTS,
+    RENDER_HELPER_RUNNING,
+    RENDER_HELPER_RELEASED,
+    RENDER_ATTRIBUTION_UP,
+    RENDER_ATTRIBUTION_AGE,
+    RENDER_ATTRIBUTION_POLLS,
+    RENDER_ATTRIBUTION_FAILURES,
+    RENDER_ATTRIBUTION_RATE_LIMITED,
+    RENDER_ATTRIBUTION_UNKNOWN_IDS,
+    RENDER_ATTRIBUTION_ROWS,
+    RENDER_CONFIG_RELOAD_SUCCESS,
+    RENDER_CONFIG_RELOAD_TIMESTAMP,
+    RENDER_CONFIG_RELOADS,
+    RENDER_CONFIG_RELOAD_FAILURES,
+    RENDER_CONFIG_DUPLICATES,
+    RENDER_HTTP_REQUESTS,
+    RENDER_HTTP_REJECTED,
+    RENDER_HTTP_CONNECTIONS,
+    RENDER_HTTP_CONNECTIONS_CLOSED,
+    RENDER_HTTP_OPEN_CONNECTIONS,
+    RENDER_WEB_CONFIG_RELOAD_SUCCESS,
+    RENDER_PAGE_BYTES,
+    RENDER_PAGE_READERS_CUT,
+    RENDER_PROCESS_CPU,
+    RENDER_PROCESS_START,
+    RENDER_PROCESS_RESIDENT,
+    RENDER_PROCESS_VIRTUAL,
+    RENDER_PROCESS_OPEN_FDS,
+    RENDER_PROCESS_MAX_FDS,
+    RENDER_FAMILY_COUNT,
+};
+
+struct render_family {
+    const char *name;
+    enum text_type type;
+    const char *labels; // comma-separated, in page order; "" for none
+    const char *help;
+};
+
+extern const struct render_family render_families[RENDER_FAMILY_COUNT];
+
+#define RENDER_SELF_LINES_MAX 48
+
+// What is kept of one format. Spans point into text.
+struct render_layout {
+    bool valid;
+    enum text_format format;
+    struct render_key key;
+    struct buf text;
+    struct render_samples own;   // of the chosen entities
+    struct render_samples board; // one a GPU; used with --mig-board-fields=once only
+    struct render_device_family *families;
+    size_t family_count, family_capacity;
+    uint8_t *codes; // enum render_code of each sample on the last page
+    size_t code_count, code_capacity;
+    bool *shown; // per entity: podgpu_gpu_* families have it
+    size_t shown_capacity;
+    size_t duplicates;         // samples left out because another one has the same labels
+    size_t copies_dropped;     // over LIMIT_ENTITY_COPIES
+    char selection_error[160]; // "" when all that was asked for is there
+
+    // Ready text, each made anew when what it says changed.
+    struct buf gpu_text; // podgpu_gpu_*
+    uint64_t gpu_signature;
+    size_t gpu_lines;
+    struct buf about_text; // build_info, feature_unavailable_info
+    size_t about_lines;
+    struct buf field_text; // field_source_info, field_unavailable_info
+    size_t field_lines;
+    bool field_stale; // a code changed since field_text was made
+    struct render_span self_headers[RENDER_FAMILY_COUNT];
+    struct render_span self_lines[RENDER_SELF_LINES_MAX];
+};
+
+struct render {
+    struct render_layout layouts[TEXT_FORMAT_COUNT];
+    size_t device_series, all_series;
+    const struct render_layout *last; // of the last page
+};
+
+// --- render_labels.c ---
+// One holder of an entity as labels show it; all NULL: none.
+struct render_owner {
+    const char *namespace_name, *pod, *container;
+    struct sv vgpu;
+};
+struct render_label_row {
+    char name[192]; // as exposed
+    const struct field_info *field;
+};
+struct render_labels {
+    const struct render_input *in;
+    struct render_label_row *rows; // configured labels, ascending by exposed name
+    size_t row_count;
+};
+// Fills rows from the counters file. 0, -ENOMEM.
+int must_use render_labels_init(struct render_labels *l, const struct render_input *in);
+void render_labels_deinit(struct render_labels *l);
+// `{gpu="0",...} ` of a DCGM sample; *out_split is where err_code and err_msg go.
+void render_labels_add(const struct render_labels *l, const struct inventory_entity *entity,
+                       const struct inventory_entity *gpu, const struct render_owner *owner,
+                       const char *job, struct buf *out, uint32_t *out_split);
+// `{gpu="0",UUID="...",hostname="..."[,GPU_I_ID="1"]` of podgpu's own device families, left open.
+void render_labels_add_device(const struct render_input *in, const struct inventory_entity *entity,
+                              const struct inventory_entity *gpu, struct buf *out);
+// The model name as --replace-blanks-in-model-name wants it.
+void render_labels_add_model(const struct render_input *in, const struct inventory_entity *gpu,
+                             struct buf *out);
+
+// --- render_layout.c ---
+// Makes everything of *l anew. 0, -ENOMEM, -EFBIG.
+int must_use render_layout_build(struct render_layout *l, const struct render_input *in,
+                                 const struct render_key *key);
+void render_layout_deinit(struct render_layout *l);
+
+static inline const struct inventory_entity *render_gpu_of(const struct inventory *inv,
+                                                           const struct inventory_entity *entity)
+{
+    return &inv->entities[entity->info.parent];
+}
+
+static inline const struct render_samples *render_samples_of(const struct render_layout *l,
+                                                             const struct render_device_family *f)
+{
+    return f->board && l->board.count > 0 ? &l->board : &l->own;
+}
+
+// --- render_devices.c ---
+// Appends the families of the counters file and remembers in l->codes what was missing. Returns the
+// sample count.
+size_t render_devices_add(struct render_layout *l, const struct render_input *in, struct buf *out);
+// Whether a value can be a sample at all.
+enum render_code render_value_code(const struct inventory_value *value);
+
+// --- render_podgpu.c, render_fields.c, render_self.c: each returns 0 or the error of its buffer
+// ---
+int must_use render_gpu_refresh(struct render_layout *l, const struct render_input *in);
+int must_use render_about_build(struct render_layout *l, const struct render_input *in);
+int must_use render_fields_refresh(struct render_layout *l, const struct render_input *in);
+void render_self_build(struct render_layout *l);
+size_t render_self_add(const struct render_layout *l, const struct render_input *in,
+                       struct buf *out);
+
+static inline void render_add_header(struct buf *out, enum text_format format,
+                                     enum render_family_id id)
+{
+    const struct render_family *f = &render_families[id];
+    text_add_family(out, format, sv_from(f->name), f->type, sv_from(f->help));
+}
+
+static inline void render_add_span(const struct render_layout *l, struct render_span s,
+                                   struct buf *out)
+{
+    buf_add(out, l->text.data + s.at, s.bytes);
+}

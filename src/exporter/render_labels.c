@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels of device samples, in dcgm-exporter's order: the built-in ones, then configured labels by
+// name, then attributes (owner, job) by name. A configured label that would repeat a built-in name
+// or an attribute is exposed as label_<name>, as the Prometheus relabelling of Kubernetes metadata
+// names such things.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "exporter/render_internal.h"
+
+#define HOSTNAME_LOWER "hostname"
+#define HOSTNAME_UPPER "Hostname"
+#define RENAME_PREFIX "label_"
+
+static const char *const reserved_names[] = {
+    "gpu",           "UUID",      "uuid",         "pci_bus_id",   "device",        "modelName",
+    "GPU_I_PROFILE", "GPU_I_ID",  HOSTNAME_LOWER, HOSTNAME_UPPER, "err_code",      "err_msg",
+    "pod",           "namespace", "container",    "pod_name",     "pod_namespace", "container_name",
+    "pod_uid",       "vgpu",      "hpc_job",
+};
+
+static bool is_reserved(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(reserved_names); i++)
+        if (strcmp(name, reserved_names[i]) == 0)
+            return true;
+    return false;
+}
+
+static int compare_rows(const void *va, const void *vb)
+{
+    const struct render_label_row *a = va, *b = vb;
+    return strcmp(a->name, b->name);
+}
+
+int render_labels_init(struct render_labels *l, const struct render_input *in)
+{
+    const struct counter_list *counters = &in->config->counters;
+    *l = (struct render_labels){.in = in};
+    l->rows = calloc(counters->count + 1, sizeof(*l->rows));
+    if (!l->rows)
+        return -ENOMEM;
+    for (size_t i = 0; i < counters->count; i++) {
+        const struct counter *c = &counters->rows[i];
+        size_t length = strlen(c->name);
+        if (c->type != COUNTER_LABEL || !text_is_label_name((struct sv){c->name, length}))
+            continue;
+        struct render_label_row *row = &l->rows[l->row_count];
+        size_t prefix = is_reserved(c->name) ? sizeof(RENAME_PREFIX) - 1 : 0;
+        if (prefix + length >= sizeof(row->name))
+            continue;
+        memcpy(row->name, RENAME_PREFIX, prefix);
+        memcpy(row->name + prefix, c->name, length + 1);
+        row->field = c->field;
+        l->row_count++;
+    }
+    if (l->row_count > 1)
+        qsort(l->rows, l->row_count, sizeof(*l->rows), compare_rows);
+    return 0;
+}
+
+void render_labels_deinit(struct render_labels *l)
+{
+    free(l->rows);
+    *l = (struct render_labels){0};
+}
+
+static void add_number_label(struct buf *out, const char *name, uint64_t number)
+{
+    char text[NUM_U64_BYTES];
+    text_add_label(out, name, (struct sv){text, num_print_u64(text, number)});
+}
+
+void render_labels_add_model(const struct render_input *in, const struct inventory_entity *gpu,
+                             struct buf *out)
+{
+    struct sv model = sv_from(gpu->info.name);
+    if (!in->config->options->flags.replace_blanks) {
+        text_add_label(out, "modelName", model);
+        return;
+    }
+    char joined[sizeof(gpu->info.name)];
+    size_t length = 0;
+    bool gap = false;
+    for (size_t i = 0; i < model.len && length + 2 <= sizeof(joined); i++) {
+        char c = model.ptr[i];
+        bool blank = c == ' ' || (c >= '\t' && c <= '\r');
+        if (!blank && gap && length > 0)
+            joined[length++] = '-';
+        if (!blank)
+            joined[length++] = c;
+        gap = blank;
+    }
+    text_add_label(out, "modelName", (struct sv){joined, length});
+}
+
+static void add_hostname(const struct render_input *in, struct buf *out)
+{
+    const struct exporter_options *o = in->config->options;
+    if (o->hostname[0] == '\0')
+        return;
+    struct sv value = sv_from(o->hostname);
+    switch (o->hostname_label) {
+    case HOSTNAME_LABEL_LOWER:
+        text_add_label(out, HOSTNAME_LOWER, value);
+        return;
+    case HOSTNAME_LABEL_UPPER:
+        text_add_label(out, HOSTNAME_UPPER, value);
+        return;
+    case HOSTNAME_LABEL_BOTH:
+        text_add_label(out, HOSTNAME_UPPER, value);
+        text_add_label(out, HOSTNAME_LOWER, value);
+        return;
+    case HOSTNAME_LABEL_NONE:
+        return;
+    }
+}
+
+// The instance's labels stand even with an unknown profile: without them all instances would be one
+// series.
+static void add_built_in(const struct render_input *in, const struct inventory_entity *entity,
+                         const struct inventory_entity *gpu, struct buf *out)
+{
+    char device[sizeof("nvidia") + NUM_U64_BYTES] = "nvidia";
+    size_t length = sizeof("nvidia") - 1;
+    length += num_print_u64(device + length, gpu->info.index);
+    buf_add_char(out, '{');
+    add_number_label(out, "gpu", gpu->info.index);
+    text_add_label(out, in->config->options->flags.use_old_namespace ? "uuid" : "UUID",
+                   sv_from(gpu->info.uuid));
+    text_add_label(out, "pci_bus_id", sv_from(gpu->info.bus_id));
+    text_add_label(out, "device", (struct sv){device, length});
+    render_labels_add_model(in, gpu, out);
+    if (entity->info.kind == FRAME_ENTITY_GPU_I) {
+        text_add_label(out, "GPU_I_PROFILE", sv_from(entity->info.profile));
+        add_number_label(out, "GPU_I_ID", entity->info.gpu_instance_id);
+    }
+    add_hostname(in, out);
+}
+
+static void add_configured(const struct render_labels *l, const struct inventory_entity *entity,
+                           struct buf *out)
+{
+    for (size_t i = 0; i < l->row_count; i++) {
+        const struct render_label_row *row = &l->rows[i];
+        if (i > 0 && strcmp(row->name, l->rows[i - 1].name) == 0)
+            continue;
+        const struct inventory_value *v =
+            inventory_find_label(l->in->inventory, entity, row->field);
+        if (!v || render_value_code(v) == RENDER_CODE_BLANK)
+            continue;
+        struct buf text = BUF_INIT(512);
+        switch ((enum frame_value_type)v->type) {
+        case FRAME_VALUE_STRING:
+            text_add_label(out, row->name, sv_from(v->value.string));
+            break;
+        case FRAME_VALUE_I64:
+            buf_add_i64(&text, v->value.i64);
+            text_add_label(out, row->name, buf_sv(&text));
+            break;
+        case FRAME_VALUE_DOUBLE:
+            text_add_f6(&text, v->value.f64);
+            text_add_label(out, row->name, buf_sv(&text));
+            break;
+        case FRAME_VALUE_NONE:
+        case FRAME_VALUE_TYPE_END:
+            break;
+        }
+        if (text.error && !out->error)
+            out->error = text.error;
+        buf_deinit(&text);
+    }
+}
+
+struct attribute_label {
+    const char *name;
+    struct sv value; // .ptr NULL: not there
+};
+
+static void add_attributes(const struct attribute_label *labels, size_t count, struct buf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        if (labels[i].value.ptr)
+            text_add_label(out, labels[i].name, labels[i].value);
+}
+
+// The names ascend in either spelling; err_code and err_msg stand between container and hpc_job.
+static void add_owner(const struct render_input *in, const struct render_owner *owner,
+                      const char *job, struct buf *out, size_t start, uint32_t *out_split)
+{
+    const struct exporter_flags *flags = &in->config->options->flags;
+    bool old = flags->use_old_namespace;
+    struct sv none = flags->empty_owner_labels ? SV("") : (struct sv){0};
+    bool owned = owner->pod != NULL;
+    const struct attribute_label before[] = {
+        {old ? "container_name" : "container", owned ? sv_from(owner->container) : none},
+    };
+    const struct attribute_label names[] = {
+        {"hpc_job", sv_from(job)},
+        {"namespace", old     ? (struct sv){0}
+                      : owned ? sv_from(owner->namespace_name)
+                              : none},
+        {old ? "pod_name" : "pod", owned ? sv_from(owner->pod) : none},
+        {"pod_namespace", !old    ? (struct sv){0}
+                          : owned ? sv_from(owner->namespace_name)
+                                  : none},
+        {"vgpu", owner->vgpu.len > 0 ? owner->vgpu : (struct sv){0}},
+    };
+    add_attributes(before, ARRAY_SIZE(before), out);
+    *out_split = (uint32_t)(out->len - start);
+    add_attributes(names, ARRAY_SIZE(names), out);
+}
+
+void render_labels_add(const struct render_labels *l, const struct inventory_entity *entity,
+                       const struct inventory_entity *gpu, const struct render_owner *owner,
+                       const char *job, struct buf *out, uint32_t *out_split)
+{
+    size_t start = out->len;
+    add_built_in(l->in, entity, gpu, out);
+    add_configured(l, entity, out);
+    add_owner(l->in, owner, job, out, start, out_split);
+    buf_add_str(out, "} ");
+}
+
+void render_labels_add_device(const struct render_input *in, const struct inventory_entity *entity,
+                              const struct inventory_entity *gpu, struct buf *out)
+{
+    buf_add_char(out, '{');
+    add_number_label(out, "gpu", gpu->info.index);
+    text_add_label(out, "UUID", sv_from(gpu->info.uuid));
+    add_hostname(in, out);
+    if (entity->info.kind == FRAME_ENTITY_GPU_I)
+        add_number_label(out, "GPU_I_ID", entity->info.gpu_instance_id);
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers about ourselves, from one table: a row is a line of the page, with the member of struct
+// render_self it prints. Lines of one family stand together; a family's header comes with its first
+// line that is shown.
+#include "base/clock.h"
+#include "base/num.h"
+#include "exporter/render_internal.h"
+
+#define NVML "source=\"nvml\""
+
+enum self_kind {
+    SELF_U64,
+    SELF_U32,
+    SELF_SIZE,
+    SELF_BOOL,
+    SELF_DOUBLE,
+    SELF_WALL, // nanoseconds since 1970, printed in seconds
+};
+
+enum self_when {
+    SELF_ALWAYS,
+    SELF_SAMPLED,           // some sample has come
+    SELF_ATTRIBUTION,       // -k
+    SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
+    SELF_PROCESS,           // --enable-exporter-metrics
+};
+
+static const struct self_row {
+    enum render_family_id family;
+    const char *labels; // between the braces; NULL: none
+    uint16_t offset;    // in struct render_self
+    uint8_t kind, when;
+} rows[] = {
+#define AT(member) offsetof(struct render_self, member)
+    {RENDER_START_TIME, NULL, AT(started_wall_ns), SELF_WALL, SELF_ALWAYS},
+    {RENDER_LAST_SAMPLE_TIMESTAMP, NVML, AT(sample_last_wall_ns), SELF_WALL, SELF_SAMPLED},
+    {RENDER_SAMPLE_DURATION, NVML, AT(sample_duration_s), SELF_DOUBLE, SELF_SAMPLED},
+    {RENDER_ERRORS, NVML ",code=\"crashed\"", AT(helper_crashes), SELF_U64, SELF_ALWAYS},
+    {RENDER_ERRORS, NVML ",code=\"hung\"", AT(helper_hangs), SELF_U64, SELF_ALWAYS},
+    {RENDER_ERRORS, NVML ",code=\"protocol\"", AT(helper_protocol_errors), SELF_U64, SELF_ALWAYS},
+    {RENDER_HELPER_STARTS, NVML, AT(helper_starts), SELF_U64, SELF_ALWAYS},
+    {RENDER_HELPER_RUNNING, NVML, AT(helper_running), SELF_BOOL, SELF_ALWAYS},
+    {RENDER_HELPER_RELEASED, NVML, AT(helper_released), SELF_BOOL, SELF_ALWAYS},
+    {RENDER_ATTRIBUTION_UP, NULL, AT(attribution_up), SELF_BOOL, SELF_ATTRIBUTION},
+    {RENDER_ATTRIBUTION_AGE, NULL, AT(attribution_age_s), SELF_DOUBLE, SELF_ATTRIBUTION_KNOWN},
+    {RENDER_ATTRIBUTION_POLLS, NULL, AT(attribution_polls), SELF_U64, SELF_ATTRIBUTION},
+    {RENDER_ATTRIBUTION_FAILURES, NULL, AT(attribution_failures), SELF_U64, SELF_ATTRIBUTION},
+    {RENDER_ATTRIBUTION_RATE_LIMITED, NULL, AT(attribution_rate_limited), SELF_U64,
+     SELF_ATTRIBUTION},
+    {RENDER_ATTRIBUTION_UNKNOWN_IDS, NULL, AT(attribution_unknown_ids), SELF_SIZE,
+     SELF_ATTRIBUTION},
+    {RENDER_ATTRIBUTION_ROWS, NULL, AT(attribution_rows), SELF_SIZE, SELF_ATTRIBUTION},
+    {RENDER_CONFIG_RELOAD_SUCCESS, NULL, AT(config_ok), SELF_BOOL, SELF_ALWAYS},
+    {RENDER_CONFIG_RELOAD_TIMESTAMP, NULL, AT(config_last_ok_wall_ns), SELF_WALL, SELF_ALWAYS},
+    {RENDER_CONFIG_RELOADS, NULL, AT(config_reloads), SELF_U64, SELF_ALWAYS},
+    {RENDER_CONFIG_RELOAD_FAILURES, NULL, AT(config_failures), SELF_U64, SELF_ALWAYS},
+    {RENDER_CONFIG_DUPLICATES, NULL, AT(config_duplicates), SELF_SIZE, SELF_ALWAYS},
+    {RENDER_HTTP_REQUESTS, NULL, AT(http.requests), SELF_U64, SELF_ALWAYS},
+    {RENDER_HTTP_REJECTED, "reason=\"unauthorized\"", AT(http.denied), SELF_U64, SELF_ALWAYS},
+    {RENDER_HTTP_REJECTED, "reason=\"rate_limit\"", AT(http.limited), SELF_U64, SELF_ALWAYS},
+    {RENDER_HTTP_REJECTED, "reason=\"malformed\"", AT(http.bad_requests), SELF_U64, SELF_ALWAYS},
+    {RENDER_HTTP_CONNECTIONS, NULL, AT(http.connections), SELF_U64, SELF_ALWAYS},
+    {RENDER_HTTP_CONNECTIONS_CLOSED, "reason=\"peer_limit\"", AT(http.refused), SELF_U64,
+     SELF_ALWAYS},
+    {RENDER_HTTP_CONNECTIONS_CLOSED, "reason=\"made_room\"", AT(http.evicted), SELF_U64,
+     SELF_ALWAYS},
+    {RENDER_HTTP_CONNECTIONS_CLOSED, "reason=\"deadline\"", AT(http.timed_out), SELF_U64,
+     SELF_ALWAYS},
+    {RENDER_HTTP_OPEN_CONNECTIONS, NULL, AT(http.open), SELF_U32, SELF_ALWAYS},
+    {RENDER_WEB_CONFIG_RELOAD_SUCCESS, NULL, AT(http.web_config_ok), SELF_BOOL, SELF_ALWAYS},
+    {RENDER_PAGE_BYTES, NULL, AT(page_bytes), SELF_U64, SELF_ALWAYS},
+    {RENDER_PAGE_READERS_CUT, NULL, AT(page_shut_readers), SELF_U64, SELF_ALWAYS},
+    {RENDER_PROCESS_CPU, NULL, AT(process.cpu_seconds), SELF_DOUBLE, SELF_PROCESS},
+    {RENDER_PROCESS_START, NULL, AT(process.start_wall_ns), SELF_WALL, SELF_PROCESS},
+    {RENDER_PROCESS_RESIDENT, NULL, AT(process.resident_bytes), SELF_U64, SELF_PROCESS},
+    {RENDER_PROCESS_VIRTUAL, NULL, AT(process.virtual_bytes), SELF_U64, SELF_PROCESS},
+    {RENDER_PROCESS_OPEN_FDS, NULL, AT(process.open_fds), SELF_U64, SELF_PROCESS},
+    {RENDER_PROCESS_MAX_FDS, NULL, AT(process.max_fds), SELF_U64, SELF_PROCESS},
+#undef AT
+};
+_Static_assert(ARRAY_SIZE(rows) <= RENDER_SELF_LINES_MAX, "room for every line");
+
+static struct render_span add_text(struct render_layout *l, const char *name, const char *labels)
+{
+    struct render_span s = {.at = (uint32_t)l->text.len};
+    buf_add_str(&l->text, name);
+    if (labels) {
+        buf_add_char(&l->text, '{');
+        buf_add_str(&l->text, labels);
+        buf_add_char(&l->text, '}');
+    }
+    buf_add_char(&l->text, ' ');
+    s.bytes = (uint32_t)l->text.len - s.at;
+    return s;
+}
+
+static void build_header(struct render_layout *l, enum render_family_id family)
+{
+    struct render_span *s = &l->self_headers[family];
+    s->at = (uint32_t)l->text.len;
+    render_add_header(&l->text, l->format, family);
+    s->bytes = (uint32_t)l->text.len - s->at;
+}
+
+void render_self_build(struct render_layout *l)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (i == 0 || rows[i].family != rows[i - 1].family)
+            build_header(l, rows[i].family);
+        l->self_lines[i] = add_text(l, render_families[rows[i].family].name, rows[i].labels);
+    }
+    static const enum render_family_id others[] = {
+        RENDER_DEVICE_SELECTION_OK,
+        RENDER_SERIES_DROPPED,
+        RENDER_SOURCE_UP,
+        RENDER_SOURCE_STATE_INFO,
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+        build_header(l, others[i]);
+}
+
+static bool is_shown(const struct render_self *self, enum self_when when)
+{
+    switch (when) {
+    case SELF_ALWAYS:
+        return true;
+    case SELF_SAMPLED:
+        return self->sample_last_wall_ns > 0;
+    case SELF_ATTRIBUTION:
+        return self->attribution_on;
+    case SELF_ATTRIBUTION_KNOWN:
+        return self->attribution_on && self->attribution_age_s >= 0;
+    case SELF_PROCESS:
+        return self->process_metrics;
+    }
+    return false;
+}
+
+static void add_value(const struct render_self *self, const struct self_row *row, struct buf *out)
+{
+    const void *at = (const char *)self + row->offset;
+    switch ((enum self_kind)row->kind) {
+    case SELF_U64:
+        buf_add_u64(out, *(const uint64_t *)at);
+        break;
+    case SELF_U32:
+        buf_add_u64(out, *(const uint32_t *)at);
+        break;
+    case SELF_SIZE:
+        buf_add_u64(out, *(const size_t *)at);
+        break;
+    case SELF_BOOL:
+        buf_add_char(out, *(const bool *)at ? '1' : '0');
+        break;
+    case SELF_DOUBLE:
+        text_add_double(out, *(const double *)at);
+        break;
+    case SELF_WALL:
+        text_add_fixed(out, *(const uint64_t *)at / NS_PER_MS, 3);
+        break;
+    }
+}
+
+static size_t add_rows(const struct render_layout *l, const struct render_self *self,
+                       struct buf *out)
+{
+    size_t added = 0;
+    bool any = false;
+    enum render_family_id begun = RENDER_FAMILY_COUNT;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!is_shown(self, (enum self_when)rows[i].when))
+            continue;
+        if (!any || rows[i].family != begun)
+            render_add_span(l, l->self_headers[rows[i].family], out);
+        any = true;
+        begun = rows[i].family;
+        render_add_span(l, l->self_lines[i], out);
+        add_value(self, &rows[i], out);
+        buf_add_char(out, '\n');
+        added++;
+    }
+    return added;
+}
+
+static void add_line(const struct render_layout *l, enum render_family_id family, bool first,
+                     const char *labels, uint64_t value, struct buf *out)
+{
+    if (first)
+        render_add_span(l, l->self_headers[family], out);
+    buf_add_str(out, render_families[family].name);
+    buf_add_str(out, labels);
+    buf_add_u64(out, value);
+    buf_add_char(out, '\n');
+}
+
+// What the layout and the inventory tell of themselves.
+static size_t add_others(const struct render_layout *l, const struct inventory *inv,
+                         struct buf *out)
+{
+    add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", l->selection_error[0] == '\0', out);
+    add_line(l, RENDER_SERIES_DROPPED, true, "{reason=\"duplicate\"} ", l->duplicates, out);
+    add_line(l, RENDER_SERIES_DROPPED, false, "{reason=\"holders\"} ", l->copies_dropped, out);
+    bool up = inv->state_known && inv->state.code == FRAME_STATE_READY;
+    add_line(l, RENDER_SOURCE_UP, true, "{" NVML "} ", up, out);
+    const char *state =
+        inv->state_known ? frame_state_text((enum frame_state_code)inv->state.code) : "unknown";
+    render_add_span(l, l->self_headers[RENDER_SOURCE_STATE_INFO], out);
+    buf_add_str(out, render_families[RENDER_SOURCE_STATE_INFO].name);
+    buf_add_str(out, "{" NVML);
+    text_add_label(out, "state", sv_from(state));
+    buf_add_str(out, "} 1\n");
+    return 5;
+}
+
+size_t render_self_add(const struct render_layout *l, const struct render_input *in,
+                       struct buf *out)
+{
+    size_t added = add_others(l, in->inventory, out);
+    return added + add_rows(l, in->self, out);
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "fixture: %s\n", what);
+    abort();
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void watch(struct fixture *f)
+{
+    uint16_t ids[LIMIT_COUNTERS], labels[LIMIT_COUNTERS];
+    size_t count = 0, label_count = 0;
+    for (size_t i = 0; i < f->config.counters.count; i++) {
+        const struct counter *c = &f->config.counters.rows[i];
+        if (c->field->id < FIELD_EXP_FIRST)
+            ids[count++] = c->field->id;
+        if (c->type == COUNTER_LABEL)
+            labels[label_count++] = c->field->id;
+    }
+    qsort(ids, count, sizeof(ids[0]), compare_ids);
+    must(inventory_set_fields(&f->inventory, ids, count, 1) == 0, "fields");
+    inventory_set_labels(&f->inventory, labels, label_count);
+}
+
+struct fixture *fixture_new(const char *csv, const char *devices)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    must(f != NULL, "memory");
+    f->now_ns = FIXTURE_NOW_NS;
+    f->page = BUF_INIT(LIMIT_PAGE_BYTES);
+    struct error err = ERROR_INIT;
+    int r = counters_parse(sv_from(csv), "test.csv", &f->config.counters, &err);
+    must(r == 0, err.text);
+    r = selection_parse(sv_from(devices), &f->options.gpus, &err);
+    must(r == 0, err.text);
+    sv_copy(f->options.hostname, sizeof(f->options.hostname), SV("testhost"));
+    f->options.podgpu_families = PODGPU_FAMILIES_CORE;
+    f->config.options = &f->options;
+    static const uint64_t periods[FIELD_CLASS_COUNT] = {NS_PER_S, 10 * NS_PER_S, 30 * NS_PER_S,
+                                                        600 * NS_PER_S};
+    memcpy(f->config.period_ns, periods, sizeof(periods));
+    inventory_init(&f->inventory);
+    watch(f);
+    f->self = (struct render_self){
+        .started_wall_ns = FIXTURE_WALL_NS,
+        .version = "1.2.3",
+        .revision = "abc",
+        .sample_last_wall_ns = FIXTURE_WALL_NS + 1500 * NS_PER_MS,
+        .sample_duration_s = 0.25,
+        .config_ok = true,
+        .config_last_ok_wall_ns = FIXTURE_WALL_NS,
+        .attribution_age_s = -1,
+    };
+    must(render_new(&f->render) == 0, "render");
+    return f;
+}
+
+static void forget_holders(struct fixture *f)
+{
+    free(f->holders.devices);
+    free(f->holders.holders);
+    free(f->pods.rows);
+    f->holders = (struct attribute_result){0};
+    f->pods = (struct pod_devices){0};
+}
+
+void fixture_free(struct fixture *f)
+{
+    if (!f)
+        return;
+    render_free(f->render);
+    forget_holders(f);
+    inventory_deinit(&f->inventory);
+    counter_list_deinit(&f->config.counters);
+    selection_deinit(&f->options.gpus);
+    buf_deinit(&f->page);
+    free(f);
+}
+
+// --- Devices ---
+
+uint32_t fixture_add_gpu(struct fixture *f, const char *model)
+{
+    uint32_t index = 0;
+    for (uint32_t i = 0; i < f->entity_count; i++)
+        index += f->entities[i].kind == FRAME_ENTITY_GPU;
+    struct frame_entity *e = &f->entities[f->entity_count];
+    *e = (struct frame_entity){
+        .kind = FRAME_ENTITY_GPU,
+        .state = FRAME_ENTITY_UP,
+        .index = index,
+        .parent = f->entity_count,
+        .minor = index,
+        .gpu_instance_id = UINT32_MAX,
+        .instance_entity_id = UINT32_MAX,
+    };
+    snprintf(e->uuid, sizeof(e->uuid), "GPU-00000000-0000-0000-0000-%012u", index);
+    snprintf(e->bus_id, sizeof(e->bus_id), "00000000:%02X:00.0", 0x1b + index);
+    sv_copy(e->name, sizeof(e->name), sv_from(model));
+    return f->entity_count++;
+}
+
+uint32_t fixture_add_instance(struct fixture *f, uint32_t gpu, uint32_t gpu_instance_id,
+                              const char *profile)
+{
+    const struct frame_entity *parent = &f->entities[gpu];
+    uint32_t siblings = 0;
+    for (uint32_t i = 0; i < f->entity_count; i++)
+        siblings += f->entities[i].kind == FRAME_ENTITY_GPU_I && f->entities[i].parent == gpu;
+    struct frame_entity *e = &f->entities[f->entity_count];
+    *e = *parent;
+    e->kind = FRAME_ENTITY_GPU_I;
+    e->parent = gpu;
+    e->gpu_instance_id = gpu_instance_id;
+    e->instance_entity_id = parent->index * 7 + siblings;
+    snprintf(e->uuid, sizeof(e->uuid), "MIG-%08u-%04u-0000-0000-000000000000", parent->index,
+             gpu_instance_id);
+    sv_copy(e->profile, sizeof(e->profile), sv_from(profile));
+    return f->entity_count++;
+}
+
+void fixture_list(struct fixture *f)
+{
+    struct frame_entities head = {.generation = f->inventory.generation + 1,
+                                  .count = f->entity_count};
+    struct frame frame = {.type = FRAME_ENTITIES, .as.entities = {&head, f->entities}};
+    must(inventory_apply(&f->inventory, &frame) == 0, "entities");
+}
+
+// --- Values ---
+
+void fixture_record(struct fixture *f, uint32_t entity, uint16_t field, enum frame_status status,
+                    enum frame_value_type type, int64_t i64, double f64, const char *string)
+{
+    struct frame_record record = {.entity = entity,
+                                  .field = field,
+                                  .status = (uint8_t)status,
+                                  .type = (uint8_t)type,
+                                  .taken_ns = f->now_ns};
+    if (type == FRAME_VALUE_I64)
+        record.value.i64 = i64;
+    else if (type == FRAME_VALUE_DOUBLE)
+        record.value.f64 = f64;
+    else if (type == FRAME_VALUE_STRING)
+        record.value.i64 = (int64_t)strlen(string);
+    struct frame_sample head = {
+        .generation = f->inventory.generation,
+        .watch_id = 1,
+        .classes = 1u << FIELD_CLASS_FAST,
+        .count = 1,
+        .started_ns = f->now_ns,
+        .ended_ns = f->now_ns,
+    };
+    struct frame frame = {.type = FRAME_SAMPLE,
+                          .as.sample = {&head, &record, sv_from(string ? string : "")}};
+    must(inventory_apply(&f->inventory, &frame) == 0, "sample");
+}
+
+void fixture_i64(struct fixture *f, uint32_t entity, uint16_t field, int64_t v)
+{
+    fixture_record(f, entity, field, FRAME_OK, FRAME_VALUE_I64, v, 0, NULL);
+}
+
+void fixture_f64(struct fixture *f, uint32_t entity, uint16_t field, double v)
+{
+    fixture_record(f, entity, field, FRAME_OK, FRAME_VALUE_DOUBLE, 0, v, NULL);
+}
+
+void fixture_string(struct fixture *f, uint32_t entity, uint16_t field, const char *v)
+{
+    fixture_record(f, entity, field, FRAME_OK, FRAME_VALUE_STRING, 0, 0, v);
+}
+
+void fixture_status(struct fixture *f, uint32_t entity, uint16_t field, enum frame_status status)
+{
+    fixture_record(f, entity, field, status, FRAME_VALUE_NONE, 0, 0, NULL);
+}
+
+void fixture_xid(struct fixture *f, uint32_t entity, uint32_t gpu_instance_id, uint32_t code,
+                 uint64_t wall_ns)
+{
+    struct frame_event event = {
+        .entity = entity,
+        .origin = FRAME_EVENT_NVML,
+        .xid = code,
+        .gpu_instance_id = gpu_instance_id,
+        .taken_ns = f->now_ns,
+        .wall_ns = wall_ns,
+    };
+    struct frame_events head = {.generation = f->inventory.generation, .count = 1};
+    struct frame frame = {.type = FRAME_EVENTS, .as.events = {&head, &event}};
+    must(inventory_apply(&f->inventory, &frame) == 0, "events");
+}
+
+void fixture_ready(struct fixture *f, bool xid_events_armed)
+{
+    struct frame_state state = {.code = FRAME_STATE_READY, .xid_events_armed = xid_events_armed};
+    sv_copy(state.driver_version, sizeof(state.driver_version), SV("550.54.15"));
+    struct frame frame = {.type = FRAME_STATE, .as.state = &state};
+    must(inventory_apply(&f->inventory, &frame) == 0, "state");
+}
+
+// --- Holders ---
+
+static bool same_container(const struct pod_device *a, const struct pod_device *b)
+{
+    return strcmp(a->namespace_name, b->namespace_name) == 0 && strcmp(a->pod, b->pod) == 0 &&
+           strcmp(a->container, b->container) == 0;
+}
+
+static void fill_device(struct fixture *f, uint32_t entity, struct attribute_device_holders *d)
+{
+    d->first = f->holders.holder_count;
+    for (size_t i = 0; i < f->holding_count; i++) {
+        const struct fixture_holding *h = &f->holdings[i];
+        if (h->entity != entity)
+            continue;
+        bool fresh = true;
+        for (size_t n = 0; n < d->count && fresh; n++)
+            fresh = !same_container(&f->pods.rows[f->holders.holders[d->first + n].row], &h->row);
+        f->holders.holders[f->holders.holder_count++] =
+            (struct attribute_holder){i, h->vgpu ? sv_from(h->vgpu) : (struct sv){0}};
+        d->count++;
+        d->containers += fresh;
+    }
+}
+
+void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name, const char *pod,
+                  const char *container, const char *vgpu)
+{
+    must(f->holding_count < FIXTURE_HOLDERS_MAX, "too many holders");
+    f->holdings[f->holding_count++] = (struct fixture_holding){
+        entity, {namespace_name, pod, container, "nvidia.com/gpu", "id"}, vgpu};
+    forget_holders(f);
+    f->pods.rows = calloc(f->holding_count, sizeof(*f->pods.rows));
+    f->holders.holders = calloc(f->holding_count, sizeof(*f->holders.holders));
+    f->holders.devices = calloc(f->entity_count, sizeof(*f->holders.devices));
+    must(f->pods.rows && f->holders.holders && f->holders.devices, "memory");
+    f->pods.count = f->holding_count;
+    for (size_t i = 0; i < f->holding_count; i++)
+        f->pods.rows[i] = f->holdings[i].row;
+    f->holders.device_count = f->entity_count;
+    for (uint32_t i = 0; i < f->entity_count; i++)
+        fill_device(f, i, &f->holders.devices[i]);
+    f->owners.rows = &f->pods;
+    f->owners.holders = &f->holders;
+    f->owners.version++;
+}
+
+// --- Pages ---
+
+const char *fixture_page(struct fixture *f, enum text_format format)
+{
+    const struct render_input in = {&f->config, &f->inventory, &f->owners, &f->self, f->now_ns};
+    buf_reset(&f->page);
+    must(render_page(f->render, &in, format, &f->page) == 0, "page");
+    return buf_cstr(&f->page);
+}
+
+const char *fixture_family(struct fixture *f, const char *name)
+{
+    static char family[1 << 20];
+    char first[300];
+    snprintf(first, sizeof(first), "# HELP %s ", name);
+    const char *page = buf_cstr(&f->page);
+    const char *at = strncmp(page, first, strlen(first)) == 0 ? page : NULL;
+    if (!at) {
+        snprintf(first, sizeof(first), "\n# HELP %s ", name);
+        at = strstr(page, first);
+        at = at ? at + 1 : NULL;
+    }
+    if (!at)
+        return "";
+    const char *end = strstr(at + 1, "\n# HELP ");
+    size_t length = end ? (size_t)(end + 1 - at) : strlen(at);
+    must(length < sizeof(family), "family too long");
+    memcpy(family, at, length);
+    family[length] = '\0';
+    return family;
+}
+
+bool fixture_has_line(struct fixture *f, const char *line)
+{
+    const char *page = buf_cstr(&f->page);
+    size_t length = strlen(line);
+    for (const char *at = page; (at = strstr(at, line)); at++)
+        if ((at == page || at[-1] == '\n') && (at[length] == '\n' || at[length] == '\0'))
+            return true;
+    return false;
+}
