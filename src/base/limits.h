@@ -28,6 +28,8 @@
 #define LIMIT_POD_DEVICES 65536 // (pod, container, device) rows kept of a node
 #define LIMIT_POD_DEVICE_ID_BYTES 1024 // the longest known form has 60
 #define LIMIT_POD_DEVICES_STRING_BYTES (16u << 20) // names and ids of those rows: 45 bytes each in practice
+#define LIMIT_GRPC_HEADER_BYTES (64u << 10) // of an answer, head and trailers; a message text is the longest of them
+#define LIMIT_GRPC_REQUEST_BYTES (64u << 10) // the kubelet's requests are empty or two names
 #define LIMIT_LABEL_VALUE_BYTES (64u << 10) // longer label values are cut at a character boundary
 
 // Pages: 56 instances x 120 fields is 2.5 MB.

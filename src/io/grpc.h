@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unary gRPC call over a Unix socket (nghttp2, cleartext HTTP/2 with prior knowledge), a new connection each:
-// the kubelet replaces its socket at every start, so a connection that is kept would go stale.
+// One unary gRPC call over a Unix socket (nghttp2, cleartext HTTP/2 with prior knowledge), a new
+// connection each: the kubelet replaces its socket at every start, so a connection that is kept
+// would go stale.
 #pragma once
 
 #include <stdint.h>
@@ -11,16 +12,20 @@
 
 struct grpc_call_config {
     const char *socket_path;
-    const char *method; // "/v1.PodResourcesLister/List"
-    struct sv request; // message bytes, copied
-    uint64_t deadline_ns; // from now, for the whole call
+    const char *method;       // "/v1.PodResourcesLister/List"
+    struct sv request;        // message bytes, copied
+    uint64_t deadline_ns;     // from now, for the whole call
     size_t max_message_bytes; // more ends the call with -EFBIG
-    // Pieces of the one response message, in order, as they arrive. Non-zero (negative errno) ends the call with it.
+    // Pieces of the one response message, in order, as they arrive. Non-zero (negative errno) ends
+    // the call with it.
     int (*data)(void *user, struct sv piece);
-    // Exactly once, unless the call is freed before. result: 0 = answered, grpc_status tells how (0 = OK and one whole
-    // message was delivered); negative errno = no answer: -ENOENT / -ECONNREFUSED / -EACCES (socket), -ETIMEDOUT,
-    // -EPROTO (not gRPC), -ECONNRESET (closed before the trailers), -EFBIG, or what data returned.
-    // message: grpc-message, decoded and sanitised, or a text for result; valid during the call.
+    // Exactly once, unless the call is freed before. result: 0 = answered, grpc_status tells how (0
+    // = OK and one whole message was delivered); negative errno = no answer: -ENOENT /
+    // -ECONNREFUSED / -EACCES (socket), -ETIMEDOUT, -EPROTO (not gRPC), -ECONNRESET (closed before
+    // the trailers), -EFBIG, -ENAMETOOLONG (socket), or what data returned. Of answers without
+    // grpc-status, an HTTP status other than 200, RST_STREAM and GOAWAY are turned into the
+    // grpc_status that gRPC has for them. message: grpc-message, decoded and sanitised, or a text
+    // for result; valid during the call.
     void (*done)(void *user, int result, unsigned grpc_status, const char *message);
     void *user;
 };
@@ -34,5 +39,7 @@ struct grpc_call_config {
 
 struct grpc_call;
 // 0 (done will come, never from inside this function), -ENOMEM.
-int must_use grpc_call_new(struct loop *l, const struct grpc_call_config *config, struct grpc_call **out);
-void grpc_call_free(struct grpc_call *c); // cancels if still under way; allowed inside done
+int must_use grpc_call_new(struct loop *l, const struct grpc_call_config *config,
+                           struct grpc_call **out);
+void grpc_call_free(
+    struct grpc_call *c); // cancels if still under way; allowed inside done, not inside data
