@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every flag and environment variable of podgpu-exporter: dcgm-exporter's (4.8.4) and our own, from one table.
+// Every flag and environment variable of podgpu-exporter: dcgm-exporter's (4.8.4) and our own, from
+// one table.
 #pragma once
 
 #include "base/error.h"
@@ -27,22 +28,28 @@ enum podgpu_families {
 
 // As given: one member a flag of the table in options.c. Strings are never NULL.
 struct exporter_flags {
-    char *collectors, *address, *configmap_data, *remote_hostengine, *gpu_id_type, *devices, *switch_devices,
-        *cpu_devices, *web_config_file, *dcgm_log_level, *log_format, *kubelet_socket, *hpc_job_mapping_dir,
-        *dump_directory, *bind_poll_interval, *config_file, *container_runtime_socket;
-    char *hostname_label, *shared_owner, *podgpu_families, *mig_board_fields, *nvml_library, *admin_address,
-        *source_path, *kmsg_path, *source;
+    char *collectors, *address, *configmap_data, *remote_hostengine, *gpu_id_type, *devices,
+        *switch_devices, *cpu_devices, *web_config_file, *dcgm_log_level, *log_format,
+        *kubelet_socket, *hpc_job_mapping_dir, *dump_directory, *bind_poll_interval, *config_file,
+        *container_runtime_socket;
+    char *hostname_label, *shared_owner, *podgpu_families, *mig_board_fields, *nvml_library,
+        *admin_address, *source_path, *kmsg_path, *source;
     struct option_list pod_label_allowlist, resource_names;
-    int64_t collect_interval_ms, xid_window_ms, clock_window_ms, dump_retention_h, max_concurrent_scrapes,
-        watch_max_keep_samples;
+    int64_t collect_interval_ms, xid_window_ms, clock_window_ms, dump_retention_h,
+        max_concurrent_scrapes, watch_max_keep_samples;
     uint64_t web_read_timeout_ns, web_write_timeout_ns, watch_max_keep_age_ns, call_deadline_ns;
-    bool kubernetes, use_old_namespace, pod_labels, pod_uid, no_hostname, fake_gpus, replace_blanks, debug,
-        enable_dcgm_log, virtual_gpus, dump_enabled, dump_compression, enable_dra, disable_startup_validate,
-        bind_watch, enable_pprof, systemd_socket, container_labels, enable_exporter_metrics, openmetrics,
-        empty_owner_labels, switch_id_quirk;
+    bool kubernetes, use_old_namespace, pod_labels, pod_uid, no_hostname, fake_gpus, replace_blanks,
+        debug, enable_dcgm_log, virtual_gpus, dump_enabled, dump_compression, enable_dra,
+        disable_startup_validate, bind_watch, enable_pprof, systemd_socket, container_labels,
+        enable_exporter_metrics, openmetrics, empty_owner_labels, switch_id_quirk,
+        health_require_gpus;
     // "given at all" marks where that matters
-    bool collect_interval_given, collectors_given, remote_hostengine_given, pod_labels_given, config_file_given;
+    bool collect_interval_given, collectors_given, configmap_data_given, remote_hostengine_given,
+        config_file_given, exporter_metrics_given;
 };
+
+// A shorter --collect-interval is raised to this: the drivers' own sampling is no faster.
+#define COLLECT_INTERVAL_LEAST_MS 100
 
 extern const struct option_table exporter_option_table;
 
@@ -54,22 +61,31 @@ struct exporter_options {
     enum shared_owner shared_owner;
     enum podgpu_families podgpu_families;
     bool gpu_id_by_device_name; // --kubernetes-gpu-id-type=device-name
-    bool mig_board_once; // --mig-board-fields=once
+    bool mig_board_once;        // --mig-board-fields=once
     enum log_format log_format;
     enum log_level log_level;
     char hostname[256]; // label value; empty: no label
-    // Accepted flags whose feature is not there (yet) or inert, for the log and feature_unavailable_info.
+    // Names of accepted flags that ask for something this build does not do, for the log and
+    // feature_unavailable_info: rows marked inert whose value is not the default, and
+    // --remote-hostengine-info when given.
     const char *unavailable[64];
     size_t unavailable_count;
-    bool remote_is_loopback; // -r given and names this machine
+    bool remote_is_loopback;      // -r given and names this machine (or is empty)
+    bool collect_interval_raised; // to COLLECT_INTERVAL_LEAST_MS; worth a warning
 };
 
 // 0; OPTION_OUTCOME_HELP; OPTION_OUTCOME_VERSION; -EINVAL with *err; -ENOMEM.
-int must_use exporter_options_parse(int argc, char **argv, char **environ, struct exporter_options *out,
-                                    struct error *err);
+int must_use exporter_options_parse(int argc, char **argv, char **environ,
+                                    struct exporter_options *out, struct error *err);
 void exporter_options_deinit(struct exporter_options *o);
 
-// Host name rules: Kubernetes: $NODE_NAME, else gethostname; with a non-loopback -r outside Kubernetes its host part.
-// Pure: the environment comes in as arguments (node_name may be NULL, own_hostname NULL = gethostname failed).
-int must_use exporter_hostname(bool kubernetes, const char *node_name, const char *own_hostname, bool remote_given,
-                               const char *remote, char *out, size_t out_bytes, struct error *err);
+// Host name rules: $NODE_NAME, else gethostname; with a non-loopback -r outside Kubernetes its host
+// part. Pure: the environment comes in as arguments (node_name may be NULL, own_hostname NULL =
+// gethostname failed). 0; -EINVAL with *err.
+int must_use exporter_hostname(bool kubernetes, const char *node_name, const char *own_hostname,
+                               bool remote_given, const char *remote, char *out, size_t out_bytes,
+                               struct error *err);
+
+// Whether a -r value (host:port, [v6]:port, tcp://..., unix://..., vsock://...) names this machine;
+// empty does.
+bool exporter_remote_is_loopback(struct sv remote);

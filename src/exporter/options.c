@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the flags as given to checked types. Whatever is wrong is named by flag and variable, with
+// what was found and what is expected.
+#include "exporter/options.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
+#define CALL_DEADLINE_MOST_NS (600 * NS_PER_S)
+
+static const struct option_row *row_get(const char *name)
+{
+    const struct option_row *row = exporter_option_table.rows;
+    while (strcmp(row->name, name) != 0)
+        row++;
+    return row;
+}
+
+// One of the NULL-ended words; *out its index.
+static int read_choice(const char *flag, const char *found, const char *const *words,
+                       const char *expected, unsigned *out, struct error *err)
+{
+    for (unsigned i = 0; words[i]; i++) {
+        if (strcmp(found, words[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+    }
+    return error_set(err, -EINVAL, "--%s (%s): expected %s, found '%.128s'", flag,
+                     row_get(flag)->env, expected, found);
+}
+
+static int read_choices(struct exporter_options *o, struct error *err)
+{
+    static const char *const hostname_words[] = {"hostname", "Hostname", "both", NULL};
+    static const char *const shared_words[] = {"none", "last", NULL};
+    static const char *const family_words[] = {"none", "core", "all", NULL};
+    static const char *const id_words[] = {"uid", "device-name", NULL};
+    static const char *const board_words[] = {"repeat", "once", NULL};
+    static const char *const log_words[] = {"text", "json", NULL};
+    static const char *const dcgm_log_words[] = {"NONE", "FATAL", "ERROR", "WARN",
+                                                 "INFO", "DEBUG", "VERB",  NULL};
+    const struct exporter_flags *f = &o->flags;
+    unsigned host = 0, shared = 0, families = 0, id = 0, board = 0, log = 0, dcgm_log = 0;
+    const struct {
+        const char *flag, *found;
+        const char *const *words;
+        const char *expected;
+        unsigned *out;
+    } choices[] = {
+        {"log-format", f->log_format, log_words, "text or json", &log},
+        {"dcgm-log-level", f->dcgm_log_level, dcgm_log_words,
+         "NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB", &dcgm_log},
+        {"hostname-label", f->hostname_label, hostname_words, "hostname, Hostname or both", &host},
+        {"shared-owner", f->shared_owner, shared_words, "none or last", &shared},
+        {"podgpu-families", f->podgpu_families, family_words, "none, core or all", &families},
+        {"kubernetes-gpu-id-type", f->gpu_id_type, id_words, "uid or device-name", &id},
+        {"mig-board-fields", f->mig_board_fields, board_words, "repeat or once", &board},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
+        int r = read_choice(choices[i].flag, choices[i].found, choices[i].words,
+                            choices[i].expected, choices[i].out, err);
+        if (r < 0)
+            return r;
+    }
+    o->hostname_label = f->no_hostname ? HOSTNAME_LABEL_NONE : (enum hostname_label)host;
+    o->shared_owner = (enum shared_owner)shared;
+    o->podgpu_families = (enum podgpu_families)families;
+    o->gpu_id_by_device_name = id == 1;
+    o->mig_board_once = board == 1;
+    o->log_format = log == 1 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+    o->log_level = f->debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO;
+    return 0;
+}
+
+static int read_source(const char *source, struct error *err)
+{
+    static const char *const words[] = {"auto", "nvml", NULL};
+    unsigned choice;
+    if (strcmp(source, "dcgm") == 0)
+        return error_set(err, -EINVAL,
+                         "--source: the dcgm source is not in this build; expected auto or nvml");
+    return read_choice("source", source, words, "auto or nvml", &choice, err);
+}
+
+static int read_selection(const char *flag, const char *text, struct selection *out,
+                          struct error *err)
+{
+    struct error inner = ERROR_INIT;
+    int r = selection_parse(sv_from(text), out, &inner);
+    if (r < 0)
+        return error_set(err, r, "--%s (%s): '%.128s': %s", flag, row_get(flag)->env, text,
+                         inner.text);
+    return 0;
+}
+
+static int read_selections(struct exporter_options *o, struct error *err)
+{
+    int r = read_selection("devices", o->flags.devices, &o->gpus, err);
+    if (r == 0)
+        r = read_selection("switch-devices", o->flags.switch_devices, &o->switches, err);
+    if (r == 0)
+        r = read_selection("cpu-devices", o->flags.cpu_devices, &o->cpus, err);
+    return r;
+}
+
+// Splits Go's way (net.SplitHostPort): the host of "host:port" and "[v6]:port"; else the whole
+// text.
+static struct sv host_part(struct sv address)
+{
+    if (sv_starts_with(address, SV("["))) {
+        size_t end = sv_find(address, SV("]:"));
+        return end == (size_t)-1 ? address : sv_sub(address, 1, end - 1);
+    }
+    size_t colon = sv_find_char(address, ':');
+    bool one = colon != (size_t)-1 &&
+               sv_find_char(sv_sub(address, colon + 1, address.len), ':') == (size_t)-1;
+    return one ? sv_sub(address, 0, colon) : address;
+}
+
+static struct sv without_scheme(struct sv remote)
+{
+    return sv_starts_with(remote, SV("tcp://")) ? sv_sub(remote, 6, remote.len) : remote;
+}
+
+bool exporter_remote_is_loopback(struct sv remote)
+{
+    char host[256];
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (!remote.len || sv_starts_with(remote, SV("unix://")))
+        return true;
+    if (sv_starts_with(remote, SV("vsock://"))) // VMADDR_CID_LOCAL
+        return sv_starts_with(remote, SV("vsock://1:"));
+    struct sv text = sv_trim(host_part(without_scheme(remote)), "[]");
+    sv_copy(host, sizeof(host), text);
+    if (sv_equals_nocase(text, SV("localhost")))
+        return true;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+int exporter_hostname(bool kubernetes, const char *node_name, const char *own_hostname,
+                      bool remote_given, const char *remote, char *out, size_t out_bytes,
+                      struct error *err)
+{
+    struct sv name;
+    if (!kubernetes && remote_given && !exporter_remote_is_loopback(sv_from(remote)))
+        name = host_part(without_scheme(sv_from(remote)));
+    else if (node_name && *node_name)
+        name = sv_from(node_name);
+    else if (own_hostname)
+        name = sv_from(own_hostname);
+    else
+        return error_set(
+            err, -EINVAL,
+            "cannot read this machine's host name: set NODE_NAME, or use --no-hostname");
+    if (name.len >= out_bytes)
+        return error_set(err, -EINVAL, "the host name '%.64s...' is longer than %zu bytes",
+                         name.ptr, out_bytes - 1);
+    sv_copy(out, out_bytes, name);
+    return 0;
+}
+
+static const char *node_name_find(char **environ)
+{
+    for (; environ && *environ; environ++) {
+        if (strncmp(*environ, "NODE_NAME=", 10) == 0)
+            return *environ + 10;
+    }
+    return NULL;
+}
+
+static int read_hostname(struct exporter_options *o, char **environ, struct error *err)
+{
+    char own[256] = "";
+    const struct exporter_flags *f = &o->flags;
+    if (f->no_hostname)
+        return 0;
+    bool known = gethostname(own, sizeof(own) - 1) == 0;
+    return exporter_hostname(f->kubernetes, node_name_find(environ), known ? own : NULL,
+                             f->remote_hostengine_given, f->remote_hostengine, o->hostname,
+                             sizeof(o->hostname), err);
+}
+
+static int check_remote(struct exporter_options *o, struct error *err)
+{
+    const struct exporter_flags *f = &o->flags;
+    if (!f->remote_hostengine_given)
+        return 0;
+    o->remote_is_loopback = exporter_remote_is_loopback(sv_from(f->remote_hostengine));
+    if (o->remote_is_loopback || f->kubernetes)
+        return 0;
+    return error_set(
+        err, -EINVAL,
+        "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): '%.128s' is another machine, "
+        "whose GPUs "
+        "only DCGM can reach, and the dcgm source is not in this build; run podgpu-exporter there",
+        f->remote_hostengine);
+}
+
+static int check_numbers(struct exporter_options *o, struct error *err)
+{
+    struct exporter_flags *f = &o->flags;
+    if (f->call_deadline_ns < CALL_DEADLINE_LEAST_NS || f->call_deadline_ns > CALL_DEADLINE_MOST_NS)
+        return error_set(
+            err, -EINVAL,
+            "--call-deadline (PODGPU_EXPORTER_CALL_DEADLINE): expected 100ms to 10m, found "
+            "%llu ms",
+            (unsigned long long)(f->call_deadline_ns / NS_PER_MS));
+    if (f->collect_interval_ms < COLLECT_INTERVAL_LEAST_MS) {
+        f->collect_interval_ms = COLLECT_INTERVAL_LEAST_MS;
+        o->collect_interval_raised = true;
+    }
+    return 0;
+}
+
+static void list_unavailable(struct exporter_options *o)
+{
+    const struct option_table *table = &exporter_option_table;
+    for (size_t i = 0; i < table->count && o->unavailable_count < ARRAY_SIZE(o->unavailable); i++) {
+        const struct option_row *row = &table->rows[i];
+        bool remote = row->offset == offsetof(struct exporter_flags, remote_hostengine);
+        bool asked = remote ? o->flags.remote_hostengine_given : !option_is_default(row, &o->flags);
+        if (row->inert && asked)
+            o->unavailable[o->unavailable_count++] = row->name;
+    }
+}
+
+static int check(struct exporter_options *o, char **environ, struct error *err)
+{
+    int r = read_choices(o, err);
+    if (r == 0)
+        r = read_selections(o, err);
+    if (r == 0)
+        r = read_source(o->flags.source, err);
+    if (r == 0)
+        r = check_remote(o, err);
+    if (r == 0)
+        r = check_numbers(o, err);
+    if (r == 0)
+        r = read_hostname(o, environ, err);
+    return r;
+}
+
+int exporter_options_parse(int argc, char **argv, char **environ, struct exporter_options *out,
+                           struct error *err)
+{
+    *out = (struct exporter_options){0};
+    int r = option_parse(&exporter_option_table, argc, argv, environ, &out->flags, NULL, err);
+    if (r)
+        return r;
+    r = check(out, environ, err);
+    if (r < 0) {
+        exporter_options_deinit(out);
+        return r;
+    }
+    list_unavailable(out);
+    return 0;
+}
+
+void exporter_options_deinit(struct exporter_options *o)
+{
+    option_deinit(&exporter_option_table, &o->flags);
+    selection_deinit(&o->gpus);
+    selection_deinit(&o->switches);
+    selection_deinit(&o->cpus);
+    *o = (struct exporter_options){0};
+}
