@@ -7,6 +7,7 @@
 #define LIMIT_CONFIG_DEPTH 64 // YAML nesting; libyaml is quadratic beyond
 #define LIMIT_CONFIG_NODES (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
 #define LIMIT_CONFIG_ANCHORS 1024
+#define LIMIT_CONFIG_GROUPS 256 // watch groups or collections of a configuration file: each has its own period
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
 #define LIMIT_COUNTER_LINE_BYTES 4096
 
