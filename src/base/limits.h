@@ -47,3 +47,14 @@
 #define LIMIT_HTTP_HEADERS_MS 5000
 #define LIMIT_HTTP_IDLE_MS 90000
 #define LIMIT_HTTP_SWEEP_MS 250
+#define LIMIT_HTTP_SEND_MS 30000 // one answer: no scrape timeout is longer, and 2.5 MB need 85 KB/s
+#define LIMIT_HTTP_SEND_BUFFER_BYTES (128u << 10) // kernel memory of a stalled reader; takes the 73 KB page in one call
+#define LIMIT_HTTP_LISTENERS 8 // sockets handed over by systemd
+#define LIMIT_HTTP_GZIP_LEAST_BYTES (1u << 10) // below, gzip saves no packet
+#define LIMIT_HTTP_GZIP_LOOP_BYTES (1u << 20) // 1 ms at level 1; larger bodies go to the pool
+#define LIMIT_HTTP_CREDENTIALS_BYTES 1024 // user:password; bcrypt reads 72 bytes of a password
+#define LIMIT_HTTP_AUTH_CACHE 100 // results of password checks, as the exporter-toolkit
+#define LIMIT_HTTP_AUTH_PENDING 16 // password checks waiting: a second of work at cost 10 on two threads
+#define LIMIT_HTTP_AUTH_PENDING_PER_IP 8 // so that one address cannot take all
+#define LIMIT_WEB_USERS 1024
+#define LIMIT_WEB_HEADER_BYTES 2048 // all configured headers: they share a connection's 8 KiB

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections: accepting, caps, deadlines. libmicrohttpd owns the socket and closes it; to end a connection we shut the
+// socket down, which libmicrohttpd sees as an error at its next turn (is_shut until then). A slot is free again when it
+// says so (http_conn_closed). Deadlines are absolute: bytes that trickle in do not move them.
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "io/http_server_internal.h"
+
+#define ACCEPT_BATCH 16
+#define EVICT_SENDING_NS (2 * NS_PER_S) // an answer to a live scraper takes milliseconds
+
+void http_conn_set_phase(struct http_conn *c, enum conn_phase phase)
+{
+    c->phase = phase;
+    c->since_ns = loop_now_ns(c->server->loop);
+}
+
+void http_conn_shut(struct http_conn *c)
+{
+    if (c->is_shut)
+        return;
+    c->is_shut = true;
+    c->server->shut++;
+    (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+static void update_accepting(struct http_server *s)
+{
+    bool may = s->stats.open < LIMIT_HTTP_CONNECTIONS && !s->is_closing;
+    if (may == s->is_accepting)
+        return;
+    s->is_accepting = may;
+    for (size_t i = 0; i < s->listener_count; i++) {
+        if (s->listeners[i].watch)
+            loop_fd_set(s->listeners[i].watch, may ? LOOP_READABLE : 0);
+    }
+}
+
+void http_conn_closed(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    if (c->is_shut)
+        s->shut--;
+    http_body_release(c);
+    web_state_unref(c->tls_state);
+    *c = (struct http_conn){0};
+    s->stats.open--;
+    if (s->stats.open == 0)
+        loop_timer_stop(s->sweep);
+    update_accepting(s);
+}
+
+// --- Deadlines ---
+
+// Has anything arrived since the last answer? Only the kernel knows: libmicrohttpd keeps it to itself until a request's
+// head is whole.
+static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+    if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0)
+        return false;
+    // The kernel counts in ticks of up to 10 ms, from the last segment with data.
+    uint64_t idle_ms = (now_ns - c->since_ns) / NS_PER_MS;
+    return info.tcpi_last_data_recv + 20 < idle_ms;
+}
+
+static bool is_past_deadline(const struct http_conn *c, uint64_t now_ns)
+{
+    uint64_t limit_ms = UINT64_MAX / NS_PER_MS;
+    switch (c->phase) {
+    case CONN_FREE:
+    case CONN_CHECKING: // bounded by the pool's work
+    case CONN_COMPRESSING:
+        return false;
+    case CONN_OPENING:
+        limit_ms = LIMIT_HTTP_HEADERS_MS;
+        break;
+    case CONN_IDLE:
+        limit_ms = c->server->config.idle_ms;
+        break;
+    case CONN_SENDING:
+        limit_ms = LIMIT_HTTP_SEND_MS;
+        break;
+    }
+    return now_ns - c->since_ns >= limit_ms * NS_PER_MS;
+}
+
+void http_conn_sweep(void *user)
+{
+    struct http_server *s = user;
+    uint64_t now_ns = loop_now_ns(s->loop);
+    for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
+        struct http_conn *c = &s->conns[i];
+        if (c->phase == CONN_FREE || c->is_shut)
+            continue;
+        if (c->phase == CONN_IDLE && has_begun_a_request(c, now_ns))
+            http_conn_set_phase(c, CONN_OPENING);
+        if (!is_past_deadline(c, now_ns))
+            continue;
+        s->stats.timed_out += c->phase != CONN_IDLE;
+        http_conn_shut(c);
+    }
+    update_accepting(s); // also after a pause for want of descriptors
+}
+
+// --- Caps ---
+
+static bool is_better_victim(const struct http_conn *c, const struct http_conn *than)
+{
+    // Kept alive for later, before not yet asking, before being answered; among equals the longest.
+    static const unsigned char rank[] = {
+        [CONN_FREE] = 0, [CONN_CHECKING] = 0, [CONN_COMPRESSING] = 0, [CONN_SENDING] = 1, [CONN_OPENING] = 2,
+        [CONN_IDLE] = 3,
+    };
+    if (!than || rank[c->phase] != rank[than->phase])
+        return rank[c->phase] > (than ? rank[than->phase] : 0);
+    return c->since_ns < than->since_ns;
+}
+
+// Shuts the longest idle connection, so that a new scraper always gets in.
+static void evict_one(struct http_server *s)
+{
+    struct http_conn *victim = NULL;
+    uint64_t now_ns = loop_now_ns(s->loop);
+    for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
+        struct http_conn *c = &s->conns[i];
+        if (c->is_shut || (c->phase == CONN_SENDING && now_ns - c->since_ns < EVICT_SENDING_NS))
+            continue;
+        if (is_better_victim(c, victim))
+            victim = c;
+    }
+    if (!victim)
+        return;
+    s->stats.evicted++;
+    http_conn_shut(victim);
+}
+
+static bool is_over_peer_cap(const struct http_server *s, const struct in6_addr *peer)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
+        const struct http_conn *c = &s->conns[i];
+        count += c->phase != CONN_FREE && !c->is_shut && !c->is_local && IN6_ARE_ADDR_EQUAL(&c->peer, peer);
+    }
+    return count >= LIMIT_HTTP_CONNECTIONS_PER_IP;
+}
+
+// --- Accepting ---
+
+// The peer in one form for all families; true when it is this machine.
+static bool read_peer(const struct sockaddr_storage *from, struct in6_addr *out)
+{
+    *out = in6addr_any;
+    if (from->ss_family == AF_INET6) {
+        *out = ((const struct sockaddr_in6 *)from)->sin6_addr;
+    } else if (from->ss_family == AF_INET) {
+        out->s6_addr[10] = out->s6_addr[11] = 0xff;
+        memcpy(&out->s6_addr[12], &((const struct sockaddr_in *)from)->sin_addr, 4);
+    } else {
+        return true;
+    }
+    return IN6_IS_ADDR_LOOPBACK(out) || (IN6_IS_ADDR_V4MAPPED(out) && out->s6_addr[12] == 127);
+}
+
+static struct http_conn *take_slot(struct http_server *s)
+{
+    for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
+        if (s->conns[i].phase == CONN_FREE)
+            return &s->conns[i];
+    }
+    return NULL;
+}
+
+static void hand_over(struct http_server *s, struct http_conn *c, const struct sockaddr_storage *from, socklen_t bytes)
+{
+    struct http_daemon *d = s->web->tls ? &s->tls : &s->plain;
+    if (s->stats.open++ == 0)
+        loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
+    s->stats.connections++;
+    s->arriving = c;
+    int fd = c->fd;
+    // The socket is libmicrohttpd's from here on, also when it fails.
+    if (MHD_add_connection(d->mhd, fd, (const struct sockaddr *)from, bytes) != MHD_YES && c->phase != CONN_FREE)
+        http_conn_closed(c);
+    s->arriving = NULL;
+}
+
+static void admit(struct http_server *s, int fd, const struct sockaddr_storage *from, socklen_t bytes)
+{
+    struct in6_addr peer;
+    bool is_local = read_peer(from, &peer);
+    if (!is_local && is_over_peer_cap(s, &peer)) {
+        s->stats.refused++;
+        (void)close(fd);
+        return;
+    }
+    if (s->stats.open - s->shut >= LIMIT_HTTP_CONNECTIONS_BUSY)
+        evict_one(s);
+    struct http_conn *c = take_slot(s);
+    if (!c) {
+        s->stats.refused++;
+        (void)close(fd);
+        return;
+    }
+    *c = (struct http_conn){.server = s, .fd = fd, .peer = peer, .is_local = is_local};
+    http_conn_set_phase(c, CONN_OPENING);
+    hand_over(s, c, from, bytes);
+}
+
+void http_conn_accept(void *user, unsigned events)
+{
+    struct http_listener *l = user;
+    struct http_server *s = l->server;
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH && s->stats.open < LIMIT_HTTP_CONNECTIONS; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t bytes = sizeof(from);
+        int fd = accept4(l->fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            admit(s, fd, &from, bytes);
+            continue;
+        }
+        if (errno == EINTR || errno == ECONNABORTED)
+            continue;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) {
+            // Out of descriptors or memory: the sweep asks again.
+            s->is_accepting = false;
+            loop_fd_set(l->watch, 0);
+            loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
+        }
+        break;
+    }
+    if (s->stats.open > 0)
+        http_server_run_later(s);
+    update_accepting(s);
+}
