@@ -564,7 +564,7 @@ int web_config_parse(struct sv text, const char *path, struct web_config *out, s
     const struct yaml_node *root = yaml_root(document);
     result = read_section(&r, root, file_keys);
     erase_secrets(root);
-    yaml_free(document);
+    yaml_document_free(document);
     if (result == -ENOMEM)
         error_set(err, -ENOMEM, "no memory for the web configuration");
     if (result < 0) {
