@@ -2,14 +2,14 @@
 // How it works: libmicrohttpd parses requests and sends responses. It has an epoll descriptor of its own, which our
 // loop watches; we accept connections ourselves (http_server_conn.c) and hand them over, so that caps, counts and the
 // choice of TLS are ours. There are two daemons in the sense of libmicrohttpd, one plain and one for TLS, each made
-// when first needed: a reload may switch. Only the connection's current request lives on our stack; a request that
-// waits for the pool is suspended, and its head is read again when it goes on.
+// when first needed: a reload may switch. A request that waits for the pool is suspended; when it goes on,
+// libmicrohttpd asks for its answer again.
 // What libmicrohttpd 0.9.75 takes too lightly (a body beside a transfer coding, two lengths, folded lines that end up
 // in a header's name) is refused here before anything is answered.
 #include "io/http_server.h"
 
-#include <errno.h>
 #include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +174,6 @@ static bool pass_auth(struct http_request *r)
         answer_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, SV("Service Unavailable\n"), &later, 1, false);
         break;
     case AUTH_WAIT:
-        r->is_answered = true;
         break;
     }
     return false;
@@ -182,26 +181,28 @@ static bool pass_auth(struct http_request *r)
 
 // --- Requests ---
 
+// The head is whole. An answer at this point makes libmicrohttpd close the connection, which is what a bad request
+// gets; the others are answered at the next call.
+static void begin_request(struct http_conn *c, const char *method, const char *url)
+{
+    c->request = (struct http_request){.conn = c, .method = method, .url = url, .accept = ACCEPT_ENCODING_INIT};
+    c->is_checked = false;
+    (void)MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, read_header, &c->request);
+    if (c->request.is_bad)
+        refuse_bad_request(&c->request);
+}
+
 static void handle_request(struct http_request *r)
 {
     struct http_conn *c = r->conn;
     struct http_server *s = c->server;
-    (void)MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, read_header, r);
-    bool is_first_look = c->phase != CONN_CHECKING;
-    if (is_first_look)
-        c->is_checked = false;
-    if (r->is_bad) {
-        refuse_bad_request(r);
-        return;
-    }
-    if (is_first_look && !is_within_rate(s)) {
+    if (c->phase != CONN_CHECKING && !is_within_rate(s)) {
         s->stats.limited++;
         answer_text(r, MHD_HTTP_TOO_MANY_REQUESTS, SV("Too Many Requests\n"), NULL, 0, false);
         return;
     }
     if (!pass_auth(r))
         return;
-    c->is_checked = false;
     s->stats.requests++;
     s->config.handle(s->config.user, r);
     assert(r->is_answered);
@@ -218,14 +219,18 @@ static enum MHD_Result request_arrived(void *user, struct MHD_Connection *mhd, c
 {
     const struct http_server *s = user;
     struct http_conn *c = conn_of(mhd);
-    (void)version, (void)upload, (void)context;
+    (void)version, (void)upload;
     if (!c || s->is_closing || *upload_bytes > 0)
         return MHD_NO;
-    if (c->phase == CONN_COMPRESSING)
-        return http_body_resume(c) == 0 ? MHD_YES : MHD_NO;
-    struct http_request r = {.conn = c, .method = method, .url = url, .accept = ACCEPT_ENCODING_INIT};
-    handle_request(&r);
-    return r.has_failed ? MHD_NO : MHD_YES;
+    if (!*context) {
+        *context = c;
+        begin_request(c, method, url);
+    } else if (c->phase == CONN_COMPRESSING) {
+        c->request.has_failed = http_body_resume(c) < 0;
+    } else {
+        handle_request(&c->request);
+    }
+    return c->request.has_failed ? MHD_NO : MHD_YES;
 }
 
 static void request_completed(void *user, struct MHD_Connection *mhd, void **context,

@@ -14,6 +14,7 @@
 
 #define ACCEPT_BATCH 16
 #define EVICT_SENDING_NS (2 * NS_PER_S) // an answer to a live scraper takes milliseconds
+#define LOOK_IDLE_NS NS_PER_S // idle ones younger than this are not worth a call
 
 void http_conn_set_phase(struct http_conn *c, enum conn_phase phase)
 {
@@ -64,6 +65,8 @@ static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof(info);
+    if (now_ns - c->since_ns < LOOK_IDLE_NS)
+        return false;
     if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0)
         return false;
     // The kernel counts in ticks of up to 10 ms, from the last segment with data.

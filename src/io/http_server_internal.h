@@ -49,6 +49,20 @@ enum conn_phase {
     CONN_SENDING,
 };
 
+// One request's head, read once; its texts live in libmicrohttpd until the request is answered.
+struct http_request {
+    struct http_conn *conn;
+    const char *method;
+    const char *url;
+    struct accept_encoding accept;
+    const char *authorization; // NULL: none
+    const char *content_length;
+    unsigned hosts;
+    bool is_bad; // a body, a transfer coding or a name that is none
+    bool is_answered;
+    bool has_failed; // the connection is to be closed
+};
+
 enum auth_verdict {
     AUTH_GRANTED,
     AUTH_DENIED,
@@ -68,6 +82,7 @@ struct http_conn {
     bool is_local; // loopback or unix
     bool is_shut; // by us; it goes away at libmicrohttpd's next turn
     bool drains; // what it sent is dropped before the close
+    struct http_request request;
     // The body that is sent or compressed for it, and its neighbours there.
     struct http_body *body;
     struct http_conn *body_previous, *body_next;
@@ -77,20 +92,6 @@ struct http_conn {
     bool is_checked;
     bool is_granted;
     uint8_t checked_hash[HTTP_TLS_HASH_BYTES];
-};
-
-// One request's head, read once.
-struct http_request {
-    struct http_conn *conn;
-    const char *method;
-    const char *url;
-    struct accept_encoding accept;
-    const char *authorization; // NULL: none
-    const char *content_length;
-    unsigned hosts;
-    bool is_bad; // a body, a transfer coding or a name that is none
-    bool is_answered;
-    bool has_failed; // the connection is to be closed
 };
 
 // --- Password checks (http_server_auth.c) ---
