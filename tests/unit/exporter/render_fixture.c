@@ -300,3 +300,100 @@ bool fixture_has_line(struct fixture *f, const char *line)
             return true;
     return false;
 }
+
+// --- Something of everything ---
+
+static const char rich_csv[] =
+    "DCGM_FI_DEV_SM_CLOCK, gauge, SM clock frequency (in MHz).\n"
+    "DCGM_FI_DEV_MEM_CLOCK, gauge, Memory clock frequency (in MHz).\n"
+    "DCGM_FI_DEV_MEMORY_TEMP, gauge, Memory temperature (in C).\n"
+    "DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n"
+    "DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).\n"
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Total energy consumption since boot (in mJ).\n"
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER, counter, Total number of PCIe retries.\n"
+    "DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).\n"
+    "DCGM_FI_DEV_MEM_COPY_UTIL, gauge, Memory utilization (in %).\n"
+    "DCGM_FI_DEV_ENC_UTIL, gauge, Encoder utilization (in %).\n"
+    "DCGM_FI_DEV_DEC_UTIL , gauge, Decoder utilization (in %).\n"
+    "DCGM_FI_DEV_XID_ERRORS, gauge, Value of the last XID error encountered.\n"
+    "DCGM_FI_DEV_FB_FREE, gauge, Framebuffer memory free (in MiB).\n"
+    "DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used (in MiB).\n"
+    "DCGM_FI_DEV_FB_RESERVED, gauge, Framebuffer memory reserved (in MiB).\n"
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS, counter, Number of remapped rows for uncorrectable "
+    "errors\n"
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS, counter, Number of remapped rows for correctable "
+    "errors\n"
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE, gauge, Whether remapping of rows has failed\n"
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter, Total number of NVLink bandwidth counters for "
+    "all lanes.\n"
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS, gauge, vGPU License status\n"
+    "DCGM_FI_DRIVER_VERSION, label, Driver Version\n"
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Ratio of time the graphics engine is active.\n"
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Ratio of cycles the tensor (HMMA) pipe is active.\n"
+    "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is active "
+    "sending or receiving data.\n"
+    "DCGM_FI_PROF_PCIE_TX_BYTES, gauge, The rate of data transmitted over the PCIe bus in bytes "
+    "per second.\n"
+    "DCGM_FI_PROF_PCIE_RX_BYTES, gauge, The rate of data received over the PCIe bus in bytes per "
+    "second.\n";
+
+const char *const fixture_stock_csv = rich_csv;
+
+void fixture_fill(struct fixture *f)
+{
+    for (uint32_t e = 0; e < f->entity_count; e++) {
+        for (size_t i = 0; i < f->inventory.field_count; i++) {
+            const struct field_info *field = field_find(f->inventory.fields[i]);
+            if (field->type == FIELD_STRING)
+                fixture_string(f, e, field->id, "550.54.15");
+            else if (field->type == FIELD_DOUBLE)
+                fixture_f64(f, e, field->id, 0.25 + (double)i + (double)e / 1000);
+            else
+                fixture_i64(f, e, field->id,
+                            field->id == FIELD_XID_ERRORS ? 0 : (int64_t)(1000 * i + e));
+        }
+    }
+}
+
+static void fill_self(struct render_self *s)
+{
+    s->helper_starts = 1;
+    s->helper_running = true;
+    s->attribution_on = s->attribution_up = true;
+    s->attribution_age_s = 0.5;
+    s->http = (struct render_self_http){
+        .requests = 13, .connections = 17, .open = 2, .web_config_ok = true};
+    s->process_metrics = true;
+    s->process = (struct render_self_process){.cpu_seconds = 1.5,
+                                              .resident_bytes = 1 << 22,
+                                              .max_fds = 1024,
+                                              .start_wall_ns = FIXTURE_WALL_NS};
+}
+
+struct fixture *fixture_new_rich(void)
+{
+    struct fixture *f = fixture_new(rich_csv, "f");
+    uint32_t mig = fixture_add_gpu(f, "NVIDIA H100 80GB HBM3");
+    fixture_add_instance(f, mig, 11, "1g.10gb");
+    fixture_add_instance(f, mig, 13, "1g.10gb");
+    uint32_t whole = fixture_add_gpu(f, "NVIDIA H100 80GB HBM3"),
+             lost = fixture_add_gpu(f, "NVIDIA H100 80GB HBM3");
+    fixture_list(f);
+    fixture_ready(f, true);
+    fixture_fill(f);
+    fixture_status(f, whole, 140, FRAME_NOT_SUPPORTED);
+    fixture_status(f, 1, 1001, FRAME_NO_DATA);
+    static const char *const jobs[] = {"job-1", "job-2"};
+    f->jobs[whole] = (struct render_jobs){jobs, ARRAY_SIZE(jobs)};
+    f->owners.jobs = f->jobs;
+    fixture_hold(f, 1, "kube-system", "train-0", "main", NULL);
+    fixture_hold(f, whole, "a\"b", "back\\slash", "new\nline \xff", NULL);
+    fixture_xid(f, mig, 13, 31, FIXTURE_WALL_NS);
+    fixture_xid(f, lost, UINT32_MAX, 79, FIXTURE_WALL_NS);
+    f->entities[lost].state = FRAME_ENTITY_LOST;
+    fixture_list(f);
+    f->options.unavailable[0] = "enable-pprof";
+    f->options.unavailable_count = 1;
+    fill_self(&f->self);
+    return f;
+}

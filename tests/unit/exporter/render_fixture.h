@@ -41,11 +41,18 @@ static inline maybe_unused void fixture_freep(struct fixture **f)
     fixture_free(*f);
 }
 
+// A page with something of everything: two whole GPUs, one of them lost, one with two instances,
+// the stock counters, owners with awkward names, a job, XID errors, missing values, every number
+// about ourselves.
+struct fixture *fixture_new_rich(void);
+
 // Devices, in list order; each returns the entity's index. UUIDs are
 // GPU-00000000-0000-0000-0000-00000000000<index>.
 uint32_t fixture_add_gpu(struct fixture *f, const char *model);
 uint32_t fixture_add_instance(struct fixture *f, uint32_t gpu, uint32_t gpu_instance_id,
                               const char *profile);
+extern const char *const fixture_stock_csv; // dcgm-exporter's 26 stock rows
+void fixture_fill(struct fixture *f);       // every field of every entity has some value
 // Sends the list; again after a change in f->entities.
 void fixture_list(struct fixture *f);
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints a page for others to judge: render_pages prometheus|openmetrics rich|mig-once|virtual|old.
+#include <stdio.h>
+#include <string.h>
+
+#include "render_fixture.h"
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    cleanup(fixture_freep) struct fixture *f = fixture_new_rich();
+    const char *scenario = argv[2];
+    f->options.mig_board_once = strcmp(scenario, "mig-once") == 0;
+    f->options.flags.use_old_namespace = strcmp(scenario, "old") == 0;
+    f->options.flags.empty_owner_labels = f->options.flags.use_old_namespace;
+    if (f->options.flags.use_old_namespace)
+        f->options.hostname_label = HOSTNAME_LABEL_BOTH;
+    if (strcmp(scenario, "virtual") == 0) {
+        f->options.flags.virtual_gpus = true;
+        fixture_hold(f, 2, "ns", "p", "c", "0");
+        fixture_hold(f, 2, "ns", "q", "c", "1");
+        fixture_hold(f, 2, "ns", "q", "c", "1");
+    }
+    fputs(fixture_page(f, strcmp(argv[1], "openmetrics") == 0 ? TEXT_FORMAT_OPENMETRICS
+                                                              : TEXT_FORMAT_PROMETHEUS),
+          stdout);
+    return 0;
+}
