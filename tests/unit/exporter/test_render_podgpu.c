@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// podgpu's own families: devices, XID errors, fields without values, the exporter itself; and their
-// list in data/.
+// podgpu's own families: devices, XID errors, fields without values, the exporter itself.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
