@@ -513,7 +513,7 @@ static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, str
 
 static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
 {
-    uint32_t gpu;
+    uint32_t gpu = SIM_NONE;
     int rc = gpu_word(n, w, false, &gpu, err);
     if (rc == 0)
         buf_add_fmt(out, "%u\n", sim_client_holding(n, gpu));

@@ -68,7 +68,7 @@ static int parse_term(struct sv term, enum sim_kind kind, struct sim_segment *ou
     if (per_second != (kind == SIM_COUNTER) && (per_second || of_load))
         return error_set(err, -EINVAL, "'%.*s' doesn't fit: %s", SV_FMT(term),
                          per_second ? "only counters grow per second" : "a counter's load term ends in /s");
-    int64_t value;
+    int64_t value = 0;
     int rc = parse_micro(s, &value, err);
     if (rc < 0)
         return rc;

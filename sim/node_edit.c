@@ -199,7 +199,7 @@ static int add_gpu_instance(struct layout *l, struct sv text, struct error *err)
     const struct sim_gpu *g = &l->n->gpus[l->gpu];
     struct sv parts = text, name;
     (void)sv_next(&parts, ':', &name);
-    struct profile p;
+    struct profile p = {0};
     int rc = parse_profile(name, &p, err);
     if (rc < 0)
         return rc;

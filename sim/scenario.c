@@ -616,7 +616,7 @@ int sim_compile(struct sim_node *n, struct sv text, const char *file, struct err
     if (rc < 0)
         return rc;
     rc = compile_root(&c, yaml_root(d));
-    yaml_free(d);
+    yaml_document_free(d);
     if (rc == 0) {
         n->magic = SIM_MAGIC;
         n->layout = SIM_LAYOUT;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <time.h>
@@ -12,7 +13,8 @@
 
 struct sim_session {
     struct sim_node *node;
-    int fd; // for the writers' lock
+    int fd; // for the writers' lock between processes
+    pthread_mutex_t lock; // and between threads
 };
 
 struct sim_session *sim_session_open(const char *path)
@@ -22,8 +24,10 @@ struct sim_session *sim_session_open(const char *path)
         return NULL;
     s->node = sim_map(path);
     s->fd = s->node ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    if (s->fd >= 0)
+    if (s->fd >= 0) {
+        (void)pthread_mutex_init(&s->lock, NULL);
         return s;
+    }
     int saved = errno;
     sim_unmap(s->node);
     free(s);
@@ -36,6 +40,7 @@ void sim_session_close(struct sim_session *s)
     if (!s)
         return;
     (void)close(s->fd);
+    (void)pthread_mutex_destroy(&s->lock);
     sim_unmap(s->node);
     free(s);
 }
@@ -50,10 +55,12 @@ int sim_session_run(struct sim_session *s, const char *line, int64_t at_ns, char
 {
     struct buf answer = BUF_INIT(8u << 20);
     struct error err = ERROR_INIT;
+    (void)pthread_mutex_lock(&s->lock);
     while (flock(s->fd, LOCK_EX) != 0 && errno == EINTR) {
     }
     int rc = sim_command_line(s->node, at_ns >= 0 ? at_ns : sim_now(s->node), sv_from(line), &answer, &err);
     (void)flock(s->fd, LOCK_UN);
+    (void)pthread_mutex_unlock(&s->lock);
     if (rc < 0) {
         buf_reset(&answer);
         buf_add_str(&answer, err.text);

@@ -19,7 +19,7 @@ def main():
     with open(facts, encoding="utf-8") as f:
         for row in (line.rstrip("\n").split("\t") for line in f):
             kind, group, name, size, offset = row[1:6]
-            struct = name if kind == "struct" else group
+            struct = group
             if struct not in declared:
                 continue
             if kind == "struct":

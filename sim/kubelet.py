@@ -1,0 +1,273 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated kubelet: the pod-resources API (public proto k8s.io/kubelet/pkg/apis/podresources) on a Unix socket.
+
+usage: kubelet.py NODE_FILE SOCKET
+
+A real gRPC server (grpcio) with messages of google.protobuf; what it lists and how it misbehaves is the node's:
+kubelet.down (the server is gone and its socket with it), kubelet.short (only static pods yet, as just after a start),
+kubelet.rate_limited, kubelet.burst and kubelet.calls_per_second (the bucket of all clients together),
+kubelet.delay_ms, kubelet.silent (never answers), kubelet.v1, kubelet.v1alpha1 (0: UNIMPLEMENTED), kubelet.pad_bytes
+(the answer is at least that long). Prints "ready" when it listens for the first time.
+"""
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from node import Node  # noqa: E402
+
+TICK_S = 0.02
+PAD_PODS = 8
+
+FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+def _field(message, number, name, kind, repeated=False, type_name=None):
+    field = message.field.add(name=name, number=number, type=kind,
+                              label=FIELD.LABEL_REPEATED if repeated else FIELD.LABEL_OPTIONAL)
+    if type_name:
+        field.type_name = type_name
+
+
+def messages(package):
+    """The API's message classes, by name, from descriptors written here after the public proto."""
+    f = descriptor_pb2.FileDescriptorProto(name=f"sim/{package}.proto", package=package, syntax="proto3")
+
+    def message(name):
+        return f.message_type.add(name=name)
+
+    def ref(name):
+        return f".{package}.{name}"
+
+    node = message("NUMANode")
+    _field(node, 1, "ID", FIELD.TYPE_INT64)
+    topology = message("TopologyInfo")
+    _field(topology, 1, "nodes", FIELD.TYPE_MESSAGE, True, ref("NUMANode"))
+    devices = message("ContainerDevices")
+    _field(devices, 1, "resource_name", FIELD.TYPE_STRING)
+    _field(devices, 2, "device_ids", FIELD.TYPE_STRING, True)
+    _field(devices, 3, "topology", FIELD.TYPE_MESSAGE, False, ref("TopologyInfo"))
+    container = message("ContainerResources")
+    _field(container, 1, "name", FIELD.TYPE_STRING)
+    _field(container, 2, "devices", FIELD.TYPE_MESSAGE, True, ref("ContainerDevices"))
+    _field(container, 3, "cpu_ids", FIELD.TYPE_INT64, True)
+    pod = message("PodResources")
+    _field(pod, 1, "name", FIELD.TYPE_STRING)
+    _field(pod, 2, "namespace", FIELD.TYPE_STRING)
+    _field(pod, 3, "containers", FIELD.TYPE_MESSAGE, True, ref("ContainerResources"))
+    answer = message("ListPodResourcesResponse")
+    _field(answer, 1, "pod_resources", FIELD.TYPE_MESSAGE, True, ref("PodResources"))
+    allocatable = message("AllocatableResourcesResponse")
+    _field(allocatable, 1, "devices", FIELD.TYPE_MESSAGE, True, ref("ContainerDevices"))
+    _field(allocatable, 2, "cpu_ids", FIELD.TYPE_INT64, True)
+    request = message("GetPodResourcesRequest")
+    _field(request, 1, "pod_name", FIELD.TYPE_STRING)
+    _field(request, 2, "pod_namespace", FIELD.TYPE_STRING)
+    got = message("GetPodResourcesResponse")
+    _field(got, 1, "pod_resources", FIELD.TYPE_MESSAGE, False, ref("PodResources"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(f)
+    factory = message_factory.MessageFactory(pool)
+    return {m.name: factory.GetPrototype(pool.FindMessageTypeByName(f"{package}.{m.name}")) for m in f.message_type}
+
+
+class Bucket:
+    """golang.org/x/time/rate as the kubelet uses it: one bucket for all clients and methods."""
+
+    def __init__(self):
+        self.tokens = None
+        self.at = time.monotonic()
+        self.lock = threading.Lock()
+
+    def take(self, rate, burst):
+        with self.lock:
+            now = time.monotonic()
+            if self.tokens is None:
+                self.tokens = burst
+            self.tokens = min(burst, self.tokens + (now - self.at) * rate)
+            self.at = now
+            if self.tokens < 1:
+                return False
+            self.tokens -= 1
+            return True
+
+
+class Api(grpc.GenericRpcHandler):
+    def __init__(self, node):
+        self.node = node
+        self.bucket = Bucket()
+        self.kinds = {"v1": messages("v1"), "v1alpha1": messages("v1alpha1")}
+        self.methods = {
+            "/v1.PodResourcesLister/List": ("kubelet.v1.List", "kubelet.v1", self.list_v1),
+            "/v1.PodResourcesLister/GetAllocatableResources": ("kubelet.v1.GetAllocatableResources", "kubelet.v1",
+                                                               self.allocatable),
+            "/v1.PodResourcesLister/Get": ("kubelet.v1.Get", "kubelet.v1", self.get),
+            "/v1alpha1.PodResourcesLister/List": ("kubelet.v1alpha1.List", "kubelet.v1alpha1", self.list_v1alpha1),
+        }
+
+    def service(self, details):
+        method = self.methods.get(details.method)
+        if not method or self.node.node_truth(method[1]) == 0:
+            return None  # UNIMPLEMENTED
+        symbol, _, answer = method
+
+        def handle(request, context):
+            started = time.monotonic_ns()
+            self.admit(context)
+            out = answer(request, context)
+            self.node.count_call(symbol, time.monotonic_ns() - started)
+            return out
+
+        return grpc.unary_unary_rpc_method_handler(handle)  # bytes in, bytes out
+
+    def admit(self, context):
+        n = self.node
+        limited = n.node_truth("kubelet.rate_limited")
+        if limited or not self.bucket.take(n.node_truth("kubelet.calls_per_second"), n.node_truth("kubelet.burst")):
+            n.count_call("kubelet.rejected")
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        time.sleep(n.node_truth("kubelet.delay_ms") / 1000)
+        while n.node_truth("kubelet.silent") and context.is_active():
+            time.sleep(TICK_S)
+
+    def pods(self):
+        pods = self.node.pods()
+        # Just after a start the kubelet knows static pods only: those have no devices here.
+        if self.node.node_truth("kubelet.short"):
+            pods = [p for p in pods if not any(c["devices"] for c in p["containers"])]
+        return pods
+
+    @staticmethod
+    def fill_devices(out, device, topology):
+        out.resource_name = device["resource"]
+        out.device_ids.append(device["id"])
+        if topology is not None:
+            out.topology.nodes.add(ID=topology)
+
+    def fill_pod(self, out, pod):
+        """v1: one entry per device and NUMA node."""
+        out.name, out.namespace = pod["name"], pod["namespace"]
+        for c in pod["containers"]:
+            container = out.containers.add(name=c["name"])
+            for device in c["devices"]:
+                for numa in device["numa"] or [None]:
+                    self.fill_devices(container.devices.add(), device, numa)
+
+    def pad(self, out):
+        """Plugins that hand out memory in units make answers of megabytes."""
+        wanted = self.node.node_truth("kubelet.pad_bytes")
+        missing = wanted - out.ByteSize()
+        if missing <= 0:
+            return
+        units = missing // PAD_PODS // 72 + 1
+        for p in range(PAD_PODS):
+            pod = out.pod_resources.add(name=f"vgpu-{p}", namespace="padding")
+            container = pod.containers.add(name="main")
+            for unit in range(units):
+                device = {"resource": "vendor.example/vgpu-memory", "id": f"unit-{p}-{unit:024d}"}
+                self.fill_devices(container.devices.add(), device, 0)
+
+    def list_v1(self, _request, _context):
+        out = self.kinds["v1"]["ListPodResourcesResponse"]()
+        for pod in self.pods():
+            self.fill_pod(out.pod_resources.add(), pod)
+        self.pad(out)
+        return out.SerializeToString()
+
+    def list_v1alpha1(self, _request, _context):
+        """One entry per resource with all its ids, no topology."""
+        out = self.kinds["v1alpha1"]["ListPodResourcesResponse"]()
+        for pod in self.pods():
+            p = out.pod_resources.add(name=pod["name"], namespace=pod["namespace"])
+            for c in pod["containers"]:
+                container = p.containers.add(name=c["name"])
+                entries = {}
+                for device in c["devices"]:
+                    name = device["resource"]
+                    if name not in entries:
+                        entries[name] = container.devices.add(resource_name=name)
+                    entries[name].device_ids.append(device["id"])
+        self.pad(out)
+        return out.SerializeToString()
+
+    def allocatable(self, _request, _context):
+        """The GPUs and instances themselves, or the replicas that pods hold."""
+        n = self.node
+        out = self.kinds["v1"]["AllocatableResourcesResponse"]()
+        mig = n.instances()
+        for gpu in range(n.gpu_count):
+            own = [x for x in mig if x["gpu"] == gpu]
+            for x in own:
+                self.fill_devices(out.devices.add(), {"resource": f"nvidia.com/mig-{x['profile']}", "id": x["uuid"]}, 0)
+            if not own:
+                self.fill_devices(out.devices.add(), {"resource": "nvidia.com/gpu", "id": n.uuid(gpu)}, 0)
+        return out.SerializeToString()
+
+    def get(self, request, context):
+        wanted = self.kinds["v1"]["GetPodResourcesRequest"].FromString(request)
+        out = self.kinds["v1"]["GetPodResourcesResponse"]()
+        for pod in self.pods():
+            if (pod["name"], pod["namespace"]) == (wanted.pod_name, wanted.pod_namespace):
+                self.fill_pod(out.pod_resources, pod)
+                return out.SerializeToString()
+        context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted.pod_name} in namespace {wanted.pod_namespace} not found")
+
+
+class Kubelet:
+    """Starts and stops the server as the node says; each start listens on a new socket renamed into place."""
+
+    def __init__(self, node, socket):
+        self.node = node
+        self.socket = Path(socket)
+        self.api = Api(node)
+        self.server = None
+        self.starts = 0
+
+    def start(self):
+        self.starts += 1
+        temporary = self.socket.with_name(f"{self.socket.name}.{os.getpid()}.{self.starts}")
+        options = [("grpc.so_reuseport", 0)]
+        self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), handlers=[self.api], options=options)
+        if self.server.add_insecure_port(f"unix:{temporary}") == 0:
+            raise OSError(f"cannot listen on {temporary}")
+        self.server.start()
+        os.rename(temporary, self.socket)
+
+    def stop(self):
+        self.socket.unlink(missing_ok=True)
+        self.server.stop(0).wait(2)
+        self.server = None
+
+    def tick(self):
+        down = self.node.node_truth("kubelet.down")
+        if down and self.server:
+            self.stop()
+        elif not down and not self.server:
+            self.start()
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    kubelet = Kubelet(Node(sys.argv[1]), sys.argv[2])
+    kubelet.tick()
+    print("ready", flush=True)
+    while not ending.wait(TICK_S):
+        kubelet.tick()
+    if kubelet.server:
+        kubelet.stop()
+
+
+if __name__ == "__main__":
+    main()

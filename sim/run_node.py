@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a simulated node for tests, benchmarks and the demo.
+
+    with SimNode("post") as n:
+        subprocess.Popen([exporter, "--pod-resources-kubelet-socket", n.socket], env=n.env)
+        n.set("gpu0.lost", 1)
+
+n.env             the environment for programs on the node: SIM_NODE and LD_LIBRARY_PATH on top of os.environ
+n.nvml_library    path of the vendor library double
+n.socket          the kubelet's pod-resources socket
+n.kmsg_path       a FIFO that behaves like /dev/kmsg: one record a write
+n.node            the node itself (node.py): the truth, counts, pods
+"""
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from node import BUILD, EVENT_KMSG, NS, Node  # noqa: E402
+
+PYTHON = "/usr/bin/python3"
+TICK_S = 0.02
+XID_TEXTS = {48: "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer.",
+             79: "GPU has fallen off the bus.", 119: "Timeout waiting for RPC from GSP!"}
+
+
+def scenario_path(name):
+    """A scenario by name, or a path to a scenario file."""
+    path = Path(name)
+    return path if path.suffix == ".yaml" else HERE / "scenarios" / f"{name}.yaml"
+
+
+class SimNode:
+    """scenario: a name of sim/scenarios or a path. text: the scenario itself instead. directory: where files go (a
+    temporary one if None, removed at the end). freeze: hold the clock at that scenario second from the start."""
+
+    def __init__(self, scenario="post", *, text=None, rate=1.0, kubelet=True, directory=None, freeze=None):
+        self.scenario = scenario
+        self.text = text
+        self.rate = rate
+        self.with_kubelet = kubelet
+        self.freeze_at = freeze
+        self._given = directory
+        self._process = None
+        self._kmsg = -1
+        self._feeder = None
+        self._ending = threading.Event()
+        self.node = None
+
+    # --- life ---
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.directory = Path(self._given or tempfile.mkdtemp(prefix="podgpu-sim-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.file = self.directory / "node"
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self):
+        source = scenario_path(self.scenario)
+        if self.text is not None:
+            source = self.directory / "scenario.yaml"
+            source.write_text(self.text, encoding="utf-8")
+        made = subprocess.run([BUILD / "sim" / "simnode", source, "--out", self.file, "--rate", str(self.rate)],
+                              capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            raise RuntimeError(made.stderr.strip())
+        self.node = Node(self.file)
+        if self.freeze_at is not None:
+            self.freeze(self.freeze_at)
+        self.nvml_library = str(BUILD / "sim" / ("old" if self.node.old_library else ".") / "libnvidia-ml.so.1")
+        self.nvml_library = os.path.normpath(self.nvml_library)
+        self.kmsg_path = str(self.directory / "kmsg")
+        os.mkfifo(self.kmsg_path)
+        self._kmsg = os.open(self.kmsg_path, os.O_RDWR | os.O_NONBLOCK)
+        self._feeder = threading.Thread(target=self._feed_kmsg, daemon=True)
+        self._feeder.start()
+        (self.directory / "pod-resources").mkdir(exist_ok=True)
+        self.socket = str(self.directory / "pod-resources" / "kubelet.sock")
+        if self.with_kubelet:
+            self._start_kubelet()
+
+    def _start_kubelet(self, deadline_s=20):
+        self._process = subprocess.Popen([PYTHON, HERE / "kubelet.py", self.file, self.socket],
+                                         stdout=subprocess.PIPE, env=dict(os.environ, PODGPU_BUILD=str(BUILD)))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(deadline_s) or self._process.stdout.readline() != b"ready\n":
+                raise RuntimeError("the simulated kubelet didn't start")
+
+    def stop(self):
+        self._ending.set()
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process.stdout.close()
+            self._process = None
+        if self._feeder:
+            self._feeder.join()
+            self._feeder = None
+        if self._kmsg >= 0:
+            os.close(self._kmsg)
+            self._kmsg = -1
+        if self.node:
+            self.node.close()
+            self.node = None
+        if self._given is None and hasattr(self, "directory"):
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- the environment of programs on the node ---
+
+    @property
+    def env(self):
+        env = dict(os.environ)
+        env["SIM_NODE"] = str(self.file)
+        old = env.get("LD_LIBRARY_PATH")
+        env["LD_LIBRARY_PATH"] = os.path.dirname(self.nvml_library) + (":" + old if old else "")
+        return env
+
+    # --- changes ---
+
+    def command(self, line, at_ns=-1):
+        return self.node.command(line, at_ns)
+
+    def set(self, name, value):
+        """set("gpu0.lost", 1), set("gpu0.load", "square:on=20s,off=20s"), set("kubelet.down", 1)"""
+        text = str(value).replace(" ", "")
+        return self.command(f"set {name}={text}")
+
+    def fault(self, symbol, what, **words):
+        """fault("nvmlDeviceGetPowerUsage", "return=999", gpu=0, count=1); "hang", "crash", "delay=MS"."""
+        return self.command(" ".join(["fault", symbol, what] + [f"{k}={v}" for k, v in words.items()]))
+
+    def clear_faults(self, symbol=""):
+        return self.command(f"fault clear {symbol}".strip())
+
+    def xid(self, code, gpu=0, **words):
+        return self.command(" ".join([f"xid gpu={gpu} code={code}"] + [f"{k}={v}" for k, v in words.items()]))
+
+    def reset(self, gpu):
+        """Resets a GPU; NodeError with errno EBUSY while a process has a handle of it."""
+        return self.command(f"reset gpu={gpu}")
+
+    def freeze(self, seconds):
+        """Holds the scenario's clock at a second."""
+        return self.command(f"clock freeze={int(seconds * NS)}ns")
+
+    def advance(self, seconds):
+        return self.command(f"clock add={int(seconds * NS)}ns")
+
+    def run(self):
+        return self.command("clock run")
+
+    def counts(self):
+        return self.node.counts()
+
+    def reset_counts(self):
+        return self.command("counts reset")
+
+    def wait_until(self, condition, deadline_s=10, tick_s=0.01):
+        """Waits for a condition of the node; TimeoutError when the deadline is over."""
+        until = time.monotonic() + deadline_s
+        while not condition():
+            if time.monotonic() > until:
+                raise TimeoutError("the condition didn't come about")
+            time.sleep(tick_s)
+
+    # --- the kernel log ---
+
+    def write_kmsg(self, text, priority=3):
+        """One record as /dev/kmsg gives it: priority, sequence, microseconds since boot, flags; text."""
+        self._sequence = getattr(self, "_sequence", 1000) + 1
+        record = f"{priority},{self._sequence},{time.monotonic_ns() // 1000},-;{text}\n"
+        try:
+            os.write(self._kmsg, record.encode())
+        except BlockingIOError:
+            pass  # nobody reads: an old record would be overwritten, too
+
+    def _feed_kmsg(self):
+        """Writes the kernel's line of each XID when its time comes."""
+        written = set()
+        while not self._ending.wait(TICK_S):
+            now = self.node.now()
+            for index, event in enumerate(self.node.events()):
+                if index in written or event.at_ns > now:
+                    continue
+                written.add(index)
+                if event.flags & EVENT_KMSG:
+                    bus = self.node.gpu_text(event.gpu, "bus_id").decode()
+                    domain, number, device = bus.split(":")
+                    text = XID_TEXTS.get(event.data, "Graphics Exception")
+                    self.write_kmsg(f"NVRM: Xid (PCI:{domain[-4:]}:{number}:{device.split('.')[0]}): {event.data}, "
+                                    f"pid='<unknown>', name=<unknown>, {text}")
