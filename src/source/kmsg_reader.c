@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/kmsg_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define RECORD_BYTES 8192 // the kernel's own ceiling of a record
+#define STACK_BYTES (128u << 10)
+#define FILE_LOOK_MS 200
+
+struct line_buffer {
+    char bytes[RECORD_BYTES];
+    size_t len;
+};
+
+static void stop_if_gone(int rc)
+{
+    if (rc < 0)
+        _exit(0); // the exporter is gone, and the other thread may be stuck in the driver
+}
+
+static void take_lines(struct kmsg_reader *k, struct line_buffer *b)
+{
+    size_t start = 0;
+    for (size_t i = 0; i < b->len; i++) {
+        if (b->bytes[i] != '\n')
+            continue;
+        stop_if_gone(xid_board_line(k->board, (struct sv){b->bytes + start, i - start}));
+        start = i + 1;
+    }
+    if (start == 0 && b->len == sizeof(b->bytes))
+        start = b->len; // longer than any line of the kernel
+    b->len -= start;
+    memmove(b->bytes, b->bytes + start, b->len);
+}
+
+// False when there is no more to read for ever.
+static bool read_some(struct kmsg_reader *k, struct line_buffer *b)
+{
+    for (;;) {
+        size_t room = k->is_device ? sizeof(b->bytes) : sizeof(b->bytes) - b->len;
+        ssize_t n = read(k->fd, b->bytes + (k->is_device ? 0 : b->len), room);
+        if (n < 0 && (errno == EINTR || errno == EPIPE || errno == EINVAL))
+            continue; // EPIPE: records were overwritten before we came; EINVAL: a record larger than the buffer
+        if (n < 0)
+            return errno == EAGAIN;
+        if (n == 0)
+            return k->is_file;
+        if (k->is_device) {
+            stop_if_gone(xid_board_line(k->board, (struct sv){b->bytes, (size_t)n}));
+            continue;
+        }
+        b->len += (size_t)n;
+        take_lines(k, b);
+    }
+}
+
+static int wait_ms(struct kmsg_reader *k)
+{
+    uint64_t due = xid_board_due_ns(k->board), now = clock_mono_ns();
+    int ms = -1;
+    if (due != UINT64_MAX)
+        ms = due <= now ? 0 : (int)((due - now) / NS_PER_MS + 1);
+    return k->is_file && (ms < 0 || ms > FILE_LOOK_MS) ? FILE_LOOK_MS : ms;
+}
+
+static void *follow(void *user)
+{
+    struct kmsg_reader *k = user;
+    static struct line_buffer buffer;
+    for (bool more = true; more;) {
+        struct pollfd p = {.fd = k->fd, .events = POLLIN};
+        // A plain file is always ready, so only time is waited for.
+        int ready = poll(&p, k->is_file ? 0 : 1, wait_ms(k));
+        stop_if_gone(xid_board_expire(k->board, clock_mono_ns()));
+        if (ready > 0 || k->is_file)
+            more = read_some(k, &buffer);
+    }
+    log_warn("kernel log ended", LOG_ERRNO(errno));
+    __atomic_store_n(&k->armed, false, __ATOMIC_RELEASE);
+    // Lines that still wait for their event.
+    for (uint64_t due; (due = xid_board_due_ns(k->board)) != UINT64_MAX;) {
+        (void)poll(NULL, 0, wait_ms(k));
+        stop_if_gone(xid_board_expire(k->board, clock_mono_ns()));
+    }
+    return NULL;
+}
+
+static int open_log(struct kmsg_reader *k, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return -errno;
+    k->is_device = S_ISCHR(st.st_mode);
+    k->is_file = S_ISREG(st.st_mode);
+    // A pipe is opened both ways, so that it does not end when its writer does.
+    int access = S_ISFIFO(st.st_mode) ? O_RDWR : O_RDONLY;
+    k->fd = open(path, access | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (k->fd < 0)
+        return -errno;
+    (void)lseek(k->fd, 0, SEEK_END);
+    return 0;
+}
+
+static int start_thread(struct kmsg_reader *k)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&thread, &attr, follow, k);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return -rc;
+}
+
+int kmsg_reader_start(struct kmsg_reader *k, const char *path, struct xid_board *board)
+{
+    *k = (struct kmsg_reader){.board = board, .fd = -1};
+    if (!path || !*path)
+        return 0;
+    int rc = open_log(k, path);
+    if (rc < 0)
+        return rc;
+    k->armed = true;
+    rc = start_thread(k);
+    if (rc < 0) {
+        fd_closep(&k->fd);
+        k->fd = -1;
+        k->armed = false;
+    }
+    return rc;
+}
+
+bool kmsg_reader_is_armed(struct kmsg_reader *k)
+{
+    return __atomic_load_n(&k->armed, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// podgpu-source: the helper process that loads a vendor's library, so that its crashes and hangs are not the exporter's.
+// Started by podgpu-exporter with a socket as fd 3 and the shared call page as fd 4 (gpu/frame.h).
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/num.h"
+#include "source/source.h"
+
+#define USAGE \
+    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH] [--device-dir PATH]\n" \
+    "podgpu-exporter starts it; it is of no use by hand.\n"
+
+static int usage(const char *what, const char *word)
+{
+    (void)fprintf(stderr, "podgpu-source: %s '%s'\n" USAGE, what, word);
+    return 2;
+}
+
+static int parse(int argc, char **argv, struct source_options *o)
+{
+    for (int i = 2; i < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        uint64_t index;
+        if (!value)
+            return usage("no value for", name);
+        if (strcmp(name, "--library") == 0)
+            o->library = value;
+        else if (strcmp(name, "--kmsg") == 0)
+            o->kmsg_path = value;
+        else if (strcmp(name, "--device-dir") == 0)
+            o->device_dir = value;
+        else if (strcmp(name, "--skip") != 0)
+            return usage("unknown option", name);
+        else if (num_parse_u64(sv_from(value), 0, LIMIT_GPUS - 1, &index) < 0)
+            return usage("not the index of a GPU:", value);
+        else
+            o->skipped |= UINT64_C(1) << index;
+    }
+    return 0;
+}
+
+// Dies with the exporter, even while a call into the driver never returns. The parent may have died before this; the
+// closed socket then says so.
+static void follow_parent(void)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN); // a terminal's ^C is the exporter's to handle
+    (void)signal(SIGHUP, SIG_IGN);
+}
+
+// Descriptors that leaked from a parent are not kept open by a process that may become unkillable.
+static void tidy_descriptors(void)
+{
+    (void)close_range(FRAME_CALL_PAGE_FD + 1, ~0u, 0);
+    int null = open("/dev/null", O_RDONLY);
+    if (null > STDIN_FILENO) {
+        (void)dup2(null, STDIN_FILENO);
+        (void)close(null);
+    }
+    (void)fcntl(FRAME_SOCKET_FD, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(FRAME_CALL_PAGE_FD, F_SETFD, FD_CLOEXEC);
+}
+
+// When memory is short, the kernel takes this process rather than the exporter, which starts another.
+static void prefer_as_victim(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = write(fd, "500", 3);
+    (void)n; // less privileged than the score it was started with: then it stays
+    (void)close(fd);
+}
+
+static struct frame_call_page *map_page(void)
+{
+    struct stat st;
+    if (fstat(FRAME_CALL_PAGE_FD, &st) < 0 || st.st_size < FRAME_CALL_PAGE_BYTES)
+        return NULL;
+    void *page =
+        mmap(NULL, FRAME_CALL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, FRAME_CALL_PAGE_FD, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+int main(int argc, char **argv)
+{
+    struct source_options options = {.device_dir = "/dev", .socket_fd = FRAME_SOCKET_FD};
+    if (argc < 2 || strcmp(argv[1], "nvml") != 0)
+        return usage("unknown source", argc < 2 ? "" : argv[1]);
+    int rc = parse(argc, argv, &options);
+    if (rc != 0)
+        return rc;
+    follow_parent();
+    struct stat st;
+    if (fstat(FRAME_SOCKET_FD, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return usage("descriptor is not a socket:", "3");
+    options.page = map_page();
+    if (!options.page)
+        return usage("descriptor is not a call page:", "4");
+    tidy_descriptors();
+    prefer_as_victim();
+    (void)mallopt(M_ARENA_MAX, 1);
+    return source_run(&options);
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: the table of nvml_library.h is expanded three times, into the function pointers, into the generation
+// bytes beside them and here into the rows of the resolver. dlclose happens only after nvmlShutdown (or when nvmlInit
+// never succeeded), when the library has no thread and no descriptor left in this process.
+#include "source/nvml_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include "base/dl.h"
+#include "base/sv.h"
+#include "source/nvml_call.h"
+
+#define SONAME "libnvidia-ml.so.1"
+
+// Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver container, WSL.
+static const char *const search_dirs[] = {
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib64/nvidia",
+    "/usr/lib",
+    "/usr/lib/nvidia",
+    "/usr/local/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/wsl/lib",
+    NULL,
+};
+
+static const struct dl_symbol symbols[] = {
+#define NVML_SYMBOL(member, arguments, ...) \
+    {offsetof(struct nvml_functions, member), {__VA_ARGS__}, offsetof(struct nvml_functions, generation.member)},
+    NVML_FUNCTIONS(NVML_SYMBOL)
+#undef NVML_SYMBOL
+};
+
+static void note_path(struct nvml *n)
+{
+    struct link_map *map = NULL;
+    n->path[0] = '\0';
+    if (dlinfo(n->handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name)
+        sv_copy(n->path, sizeof(n->path), sv_from(map->l_name));
+}
+
+int nvml_open(struct nvml *n, const char *library, struct error *err)
+{
+    bool given = library && *library;
+    int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &n->handle, err);
+    if (rc < 0) {
+        n->handle = NULL;
+        return rc;
+    }
+    (void)dl_resolve(n->handle, symbols, ARRAY_SIZE(symbols), &n->fn);
+    note_path(n);
+    return 0;
+}
+
+nvmlReturn_t nvml_init(struct nvml *n)
+{
+    nvmlReturn_t result = NVML_ERROR_FUNCTION_NOT_FOUND;
+    // Without GPUs there is nothing to show but nothing wrong either: they may be bound to the driver later.
+    result = nvml_call(n, NVML_NO_GPU, nvmlInitWithFlags, NVML_INIT_FLAG_NO_GPUS);
+    if (result == NVML_ERROR_FUNCTION_NOT_FOUND || result == NVML_ERROR_INVALID_ARGUMENT)
+        result = nvml_call(n, NVML_NO_GPU, nvmlInit);
+    n->initialised = result == NVML_SUCCESS;
+    return result;
+}
+
+void nvml_shutdown(struct nvml *n)
+{
+    if (n->initialised)
+        (void)nvml_call(n, NVML_NO_GPU, nvmlShutdown);
+    n->initialised = false;
+}
+
+void nvml_close(struct nvml *n)
+{
+    nvml_shutdown(n);
+    if (n->handle)
+        (void)dlclose(n->handle);
+    n->handle = NULL;
+    n->fn = (struct nvml_functions){0};
+    n->path[0] = '\0';
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: the queue is empty in the steady state, so a frame costs one send and no allocation. The first frame
+// of the queue may be half sent and is then never dropped.
+#include "source/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void output_init(struct output *o, int fd)
+{
+    *o = (struct output){.fd = fd};
+    (void)pthread_mutex_init(&o->lock, NULL);
+}
+
+void output_deinit(struct output *o)
+{
+    for (unsigned i = 0; i < o->count; i++)
+        free(o->queue[i].bytes);
+    o->count = 0;
+    (void)pthread_mutex_destroy(&o->lock);
+}
+
+// Bytes taken by the socket, perhaps 0, or negative errno.
+static ssize_t send_some(const struct output *o, const char *bytes, size_t len)
+{
+    ssize_t n;
+    do
+        n = send(o->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0)
+        return n;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -errno;
+}
+
+static void remove_at(struct output *o, unsigned at)
+{
+    o->bytes -= o->queue[at].len;
+    free(o->queue[at].bytes);
+    o->count--;
+    memmove(&o->queue[at], &o->queue[at + 1], (o->count - at) * sizeof(o->queue[0]));
+}
+
+static bool is_superseded(const struct output *o, unsigned at)
+{
+    for (unsigned i = at + 1; i < o->count; i++)
+        if (o->queue[i].type == o->queue[at].type)
+            return true;
+    return false;
+}
+
+// The frame to give up: the oldest sample; else an old state; else the oldest event. UINT_MAX: none.
+static unsigned find_victim(const struct output *o)
+{
+    unsigned first = o->sent ? 1 : 0, state = ~0u, event = ~0u;
+    for (unsigned i = first; i < o->count; i++) {
+        enum frame_type type = o->queue[i].type;
+        if (type == FRAME_SAMPLE)
+            return i;
+        if (state == ~0u && (type == FRAME_STATE || type == FRAME_ENTITIES) && is_superseded(o, i))
+            state = i;
+        if (event == ~0u && type == FRAME_EVENTS)
+            event = i;
+    }
+    return state != ~0u ? state : event;
+}
+
+static void make_room(struct output *o, size_t len)
+{
+    while (o->count == OUTPUT_FRAMES_MAX || (o->count && o->bytes + len > OUTPUT_BYTES_MAX)) {
+        unsigned victim = find_victim(o);
+        if (victim == ~0u)
+            return;
+        remove_at(o, victim);
+        o->dropped++;
+    }
+}
+
+static void enqueue(struct output *o, enum frame_type type, const char *bytes, size_t len, size_t sent)
+{
+    make_room(o, len);
+    char *copy = o->count < OUTPUT_FRAMES_MAX ? malloc(len) : NULL;
+    if (!copy && sent) {
+        o->failed = -ENOMEM; // half a frame is out and the rest has no place: the stream is broken
+        return;
+    }
+    if (!copy) {
+        o->dropped++;
+        return;
+    }
+    memcpy(copy, bytes, len);
+    o->queue[o->count++] = (struct output_frame){.bytes = copy, .len = len, .type = type};
+    o->bytes += len;
+    if (sent)
+        o->sent = sent;
+}
+
+static int flush_locked(struct output *o)
+{
+    while (o->count && !o->failed) {
+        ssize_t n = send_some(o, o->queue[0].bytes + o->sent, o->queue[0].len - o->sent);
+        if (n < 0)
+            o->failed = (int)n;
+        if (n <= 0)
+            break;
+        o->sent += (size_t)n;
+        if (o->sent == o->queue[0].len) {
+            remove_at(o, 0);
+            o->sent = 0;
+        }
+    }
+    return o->failed;
+}
+
+static int send_locked(struct output *o, enum frame_type type, const struct buf *frame)
+{
+    if (flush_locked(o) < 0)
+        return o->failed;
+    if (frame->error) {
+        o->dropped++;
+        return 0;
+    }
+    ssize_t n = o->count ? 0 : send_some(o, frame->data, frame->len);
+    if (n < 0)
+        return o->failed = (int)n;
+    if ((size_t)n < frame->len)
+        enqueue(o, type, frame->data, frame->len, (size_t)n);
+    return o->failed;
+}
+
+int output_send(struct output *o, enum frame_type type, const struct buf *frame)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    int rc = send_locked(o, type, frame);
+    (void)pthread_mutex_unlock(&o->lock);
+    return rc;
+}
+
+int output_flush(struct output *o)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    int rc = flush_locked(o);
+    (void)pthread_mutex_unlock(&o->lock);
+    return rc;
+}
+
+bool output_is_pending(struct output *o)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    bool pending = o->count > 0;
+    (void)pthread_mutex_unlock(&o->lock);
+    return pending;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames on their way to the exporter. Never blocks: what the socket does not take at once waits in a bounded queue,
+// from which the oldest samples are dropped first; the last state and entity list are never dropped. Two threads may
+// send; each frame goes out whole.
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "gpu/frame.h"
+
+#define OUTPUT_FRAMES_MAX 64
+#define OUTPUT_BYTES_MAX (2u * LIMIT_FRAME_BYTES)
+
+struct output_frame {
+    char *bytes;
+    size_t len;
+    enum frame_type type;
+};
+
+struct output {
+    int fd; // stream socket, borrowed
+    pthread_mutex_t lock; // of all below
+    struct output_frame queue[OUTPUT_FRAMES_MAX];
+    unsigned count;
+    size_t bytes; // in the queue
+    size_t sent; // of the first
+    uint64_t dropped; // frames
+    int failed; // negative errno once the peer is gone
+};
+
+void output_init(struct output *o, int fd);
+void output_deinit(struct output *o);
+// Sends one frame (a whole one, header included). A buffer that has failed counts as dropped.
+// 0, or the negative errno after which nothing is sent any more (-EPIPE, -ECONNRESET).
+int output_send(struct output *o, enum frame_type type, const struct buf *frame);
+// Sends what waits, as far as it goes: when poll says POLLOUT. As output_send.
+int output_flush(struct output *o);
+bool output_is_pending(struct output *o);

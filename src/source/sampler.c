@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: a watch is turned into rows ordered by (class, call, argument), so a pass makes each call once and
+// hands its numbers to the rows side by side. What a pass finds goes through put(): values straight into the record
+// buffer, statuses into the state table, from which sampler_frame sends those the exporter does not know yet.
+#include "source/sampler.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define NO_VALUE UINT16_MAX
+
+void sampler_init(struct sampler *s)
+{
+    *s = (struct sampler){
+        .ripe_ns = UINT64_MAX,
+        .records = BUF_INIT(LIMIT_FRAME_BYTES),
+        .strings = BUF_INIT(LIMIT_FRAME_BYTES),
+        .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
+    };
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
+        s->classes[c].due_ns = UINT64_MAX;
+}
+
+static void free_watch(struct sampler *s)
+{
+    free(s->rows);
+    s->rows = NULL;
+    s->row_count = 0;
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
+        free(s->classes[c].values);
+        s->classes[c] = (struct sampler_class){.due_ns = UINT64_MAX};
+    }
+}
+
+void sampler_deinit(struct sampler *s)
+{
+    free_watch(s);
+    free(s->states);
+    s->states = NULL;
+    buf_deinit(&s->records);
+    buf_deinit(&s->strings);
+    buf_deinit(&s->frame);
+}
+
+// --- the watch ---
+
+static unsigned class_of(const struct sampler_row *row)
+{
+    return row->recipe ? row->recipe->cost : FIELD_CLASS_MEDIUM;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct sampler_row *x = a, *y = b;
+    if (class_of(x) != class_of(y))
+        return class_of(x) < class_of(y) ? -1 : 1;
+    if (!x->recipe || !y->recipe)
+        return (x->recipe != NULL) - (y->recipe != NULL);
+    if (x->recipe->getter != y->recipe->getter)
+        return x->recipe->getter < y->recipe->getter ? -1 : 1;
+    if (x->recipe->arg != y->recipe->arg)
+        return x->recipe->arg < y->recipe->arg ? -1 : 1;
+    return x->field < y->field ? -1 : x->field > y->field;
+}
+
+static uint16_t place_value(struct sampler_class *c, uint16_t id, uint32_t scope, uint8_t expect)
+{
+    for (uint32_t i = 0; i < c->value_count; i++)
+        if (c->values[i].id == id && c->values[i].scope == scope)
+            return (uint16_t)i;
+    assert(c->value_count < NVML_FIELD_VALUES_MAX);
+    c->values[c->value_count] = (struct sampler_value){.id = id, .scope = scope, .expect = expect};
+    return (uint16_t)c->value_count++;
+}
+
+static void place_row(struct sampler_class *c, struct sampler_row *row)
+{
+    const struct nvml_recipe *r = row->recipe;
+    row->value[0] = row->value[1] = NO_VALUE;
+    if (!r)
+        return;
+    if (r->getter == GETTER_FIELD_VALUE)
+        row->value[0] = place_value(c, r->arg, nvml_field_value_scope(r->arg), r->pick);
+    if (r->getter != GETTER_NVLINK_RATE)
+        return;
+    uint32_t scope = r->arg == NVML_ARG_ALL_LINKS ? NVML_NVLINK_ALL_LINKS : r->arg;
+    if (r->pick & NVML_NVLINK_RX)
+        row->value[0] = place_value(c, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, scope, EXPECT_U64);
+    if (r->pick & NVML_NVLINK_TX)
+        row->value[1] = place_value(c, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, scope, EXPECT_U64);
+}
+
+static int plan_class(struct sampler *s, unsigned class, uint32_t first)
+{
+    struct sampler_class *c = &s->classes[class];
+    uint32_t values = 0;
+    c->first = first;
+    while (first + c->count < s->row_count && class_of(&s->rows[first + c->count]) == class) {
+        const struct nvml_recipe *r = s->rows[first + c->count++].recipe;
+        values += r && r->getter == GETTER_FIELD_VALUE ? 1 : r && r->getter == GETTER_NVLINK_RATE ? 2 : 0;
+    }
+    c->values = values ? calloc(values, sizeof(*c->values)) : NULL;
+    if (values && !c->values)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < c->count; i++)
+        place_row(c, &s->rows[first + i]);
+    return 0;
+}
+
+int sampler_watch(struct sampler *s, const struct frame_watch *watch, const uint16_t *field_ids, uint64_t now_ns)
+{
+    free_watch(s);
+    s->watch = *watch;
+    s->rows = calloc(watch->count ? watch->count : 1, sizeof(*s->rows));
+    if (!s->rows)
+        return -ENOMEM;
+    s->row_count = watch->count;
+    for (uint32_t i = 0; i < watch->count; i++)
+        s->rows[i] = (struct sampler_row){.recipe = nvml_recipe_find(field_ids[i]), .field = field_ids[i]};
+    qsort(s->rows, s->row_count, sizeof(*s->rows), compare_rows);
+    uint32_t first = 0;
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
+        if (plan_class(s, c, first) < 0)
+            return -ENOMEM;
+        first += s->classes[c].count;
+    }
+    return sampler_reset(s, now_ns);
+}
+
+static struct sampler_state *state_at(const struct sampler *s, uint32_t entity, uint32_t row)
+{
+    return &s->states[(size_t)entity * s->row_count + row];
+}
+
+// What needs no call to be known: numbers that NVML does not have.
+static void preset_states(struct sampler *s, uint32_t entity)
+{
+    for (uint32_t r = 0; r < s->row_count; r++)
+        if (!s->rows[r].recipe)
+            state_at(s, entity, r)->now = FRAME_NEEDS_DCGM + 1;
+}
+
+int sampler_reset(struct sampler *s, uint64_t now_ns)
+{
+    uint32_t entities = s->devices->count;
+    size_t cells = (size_t)entities * s->row_count;
+    struct sampler_state *states = calloc(cells ? cells : 1, sizeof(*states));
+    if (!states)
+        return -ENOMEM;
+    free(s->states);
+    s->states = states;
+    s->state_entities = entities;
+    s->ripe_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < entities; i++)
+        if (nvml_entity_is_gpu(&s->devices->list[i]))
+            preset_states(s, i);
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
+        s->classes[c].due_ns = s->classes[c].count ? now_ns : UINT64_MAX;
+    return 0;
+}
+
+void sampler_resend(struct sampler *s)
+{
+    for (size_t i = 0; i < (size_t)s->state_entities * s->row_count; i++)
+        s->states[i].sent = 0;
+}
+
+// --- the schedule ---
+
+uint64_t sampler_due_ns(const struct sampler *s)
+{
+    uint64_t due = s->ripe_ns;
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
+        if (s->classes[c].due_ns < due)
+            due = s->classes[c].due_ns;
+    return due;
+}
+
+unsigned sampler_take_due(struct sampler *s, uint64_t now_ns)
+{
+    unsigned due = 0;
+    if (now_ns >= s->ripe_ns)
+        due |= 1u << FIELD_CLASS_FAST;
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
+        struct sampler_class *class = &s->classes[c];
+        if (now_ns < class->due_ns)
+            continue;
+        due |= 1u << c;
+        class->due_ns = (now_ns / s->watch.period_ns[c] + 1) * s->watch.period_ns[c];
+    }
+    if (due & 1u << FIELD_CLASS_FAST)
+        s->ripe_ns = UINT64_MAX;
+    return due;
+}
+
+// --- what a pass finds ---
+
+static void add_record(struct sampler *s, uint32_t entity, uint16_t field, const struct nvml_output *out,
+                       uint64_t taken_ns)
+{
+    struct frame_record record = {
+        .entity = entity,
+        .field = field,
+        .status = (uint8_t)out->status,
+        .type = (uint8_t)out->type,
+        .taken_ns = taken_ns,
+        .value.i64 = out->i64,
+    };
+    if (out->type == FRAME_VALUE_DOUBLE)
+        record.value.f64 = out->f64;
+    if (out->type == FRAME_VALUE_STRING) {
+        record.value.i64 = (int64_t)((uint64_t)s->strings.len << 32 | out->text.len);
+        buf_add_sv(&s->strings, out->text);
+    }
+    buf_add(&s->records, &record, sizeof(record));
+    s->record_count++;
+}
+
+static void put(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_output *out, uint64_t taken_ns)
+{
+    struct sampler_state *state = state_at(s, entity, row);
+    state->now = (uint8_t)(out->status + 1);
+    state->code = out->status == FRAME_VENDOR_ERROR ? (int32_t)out->i64 : 0;
+    if (out->status != FRAME_OK)
+        return;
+    state->was_ok = true;
+    state->sent = FRAME_OK + 1;
+    add_record(s, entity, s->rows[row].field, out, taken_ns);
+}
+
+static void put_status(struct sampler *s, uint32_t entity, uint32_t row, enum frame_status status)
+{
+    put(s, entity, row, &(struct nvml_output){.status = status}, 0);
+}
+
+static bool is_settled(const struct sampler *s, uint32_t entity, uint32_t row)
+{
+    const struct sampler_state *state = state_at(s, entity, row);
+    return state->now && nvml_status_is_final((enum frame_status)(state->now - 1));
+}
+
+// Whether the entity has a value of its own for the row, and it is worth asking.
+static bool wants(const struct sampler *s, uint32_t entity, uint32_t row)
+{
+    const struct nvml_recipe *r = s->rows[row].recipe;
+    if (!r || (!r->instance && !nvml_entity_is_gpu(&s->devices->list[entity])))
+        return false;
+    return !is_settled(s, entity, row);
+}
+
+// What a call's result means beyond the field. True: the GPU is gone, ask it no more in this pass.
+static bool note_result(struct sampler *s, uint32_t entity, nvmlReturn_t result)
+{
+    if (result == NVML_SUCCESS)
+        return false;
+    if (result == NVML_ERROR_UNINITIALIZED)
+        s->uninitialized = true;
+    enum frame_entity_state state = nvml_state_of(result);
+    if (state == FRAME_ENTITY_UP)
+        return false;
+    s->state_changed |= nvml_devices_mark(s->devices, entity, state);
+    return state == FRAME_ENTITY_LOST;
+}
+
+// A handle of a MIG instance that is no more answers so; one that never gave the field answers so for ever.
+static nvmlReturn_t judge_instance(struct sampler *s, uint32_t entity, uint32_t row, nvmlReturn_t result)
+{
+    bool bad = result == NVML_ERROR_INVALID_ARGUMENT || result == NVML_ERROR_NOT_FOUND || result == NVML_ERROR_UNKNOWN;
+    if (!bad || nvml_entity_is_gpu(&s->devices->list[entity]) || !state_at(s, entity, row)->was_ok)
+        return result;
+    s->walk_wanted = true;
+    return NVML_ERROR_NOT_FOUND;
+}
+
+// --- calls ---
+
+static bool same_call(const struct sampler_row *a, const struct sampler_row *b)
+{
+    return b->recipe && a->recipe->getter == b->recipe->getter && a->recipe->arg == b->recipe->arg;
+}
+
+static bool any_wanted(const struct sampler *s, uint32_t entity, uint32_t first, uint32_t end)
+{
+    for (uint32_t row = first; row < end; row++)
+        if (wants(s, entity, row))
+            return true;
+    return false;
+}
+
+// Rows first..end come from one call. False: the GPU is gone.
+static bool read_call(struct sampler *s, uint32_t entity, uint32_t first, uint32_t end)
+{
+    struct nvml_getter_context c = {
+        .n = s->n, .system = s->system, .entity = &s->devices->list[entity], .gpus = s->devices->gpus};
+    const struct nvml_recipe *r = s->rows[first].recipe;
+    struct nvml_reading reading;
+    nvml_get(&c, (enum nvml_getter)r->getter, r->arg, &reading);
+    uint64_t taken_ns = clock_mono_ns();
+    if (note_result(s, entity, reading.result))
+        return false;
+    reading.result = judge_instance(s, entity, first, reading.result);
+    for (uint32_t row = first; row < end; row++) {
+        if (!wants(s, entity, row))
+            continue;
+        struct nvml_output out;
+        nvml_convert(s->rows[row].recipe, &reading, &out);
+        put(s, entity, row, &out, taken_ns);
+    }
+    return true;
+}
+
+static bool read_calls(struct sampler *s, uint32_t entity, const struct sampler_class *c)
+{
+    uint32_t end = c->first + c->count;
+    for (uint32_t row = c->first, next; row < end; row = next) {
+        next = row + 1;
+        if (!s->rows[row].recipe || s->rows[row].recipe->getter >= GETTER_CALL_COUNT)
+            continue;
+        while (next < end && same_call(&s->rows[row], &s->rows[next]))
+            next++;
+        if (any_wanted(s, entity, row, next) && !read_call(s, entity, row, next))
+            return false;
+    }
+    return true;
+}
+
+// --- field values ---
+
+static struct nvml_value values[NVML_FIELD_VALUES_MAX]; // of the bulk call in progress
+
+// Fills values with what the wanted rows need; places[] says where each of the class's values went.
+static uint32_t collect_values(const struct sampler *s, uint32_t entity, const struct sampler_class *c,
+                               uint16_t places[NVML_FIELD_VALUES_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->value_count; i++)
+        places[i] = NO_VALUE;
+    for (uint32_t row = c->first; row < c->first + c->count; row++) {
+        for (unsigned k = 0; k < 2; k++) {
+            uint16_t at = s->rows[row].value[k];
+            if (at == NO_VALUE || places[at] != NO_VALUE || !wants(s, entity, row))
+                continue;
+            places[at] = (uint16_t)count;
+            values[count++] = (struct nvml_value){
+                .id = c->values[at].id, .scope = c->values[at].scope, .expect = c->values[at].expect};
+        }
+    }
+    return count;
+}
+
+static void put_rate(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_value *parts[2],
+                     uint64_t taken_ns)
+{
+    const struct nvml_recipe *r = s->rows[row].recipe;
+    uint64_t kib = 0;
+    int64_t driver_us = 0;
+    struct nvml_output out = {0};
+    for (unsigned k = 0; k < 2; k++) {
+        if (!parts[k])
+            continue;
+        if (parts[k]->result != NVML_SUCCESS) {
+            out = (struct nvml_output){.status = nvml_status_of(parts[k]->result), .i64 = parts[k]->result};
+            put(s, entity, row, &out, taken_ns);
+            return;
+        }
+        kib += parts[k]->number;
+        driver_us = parts[k]->driver_us > driver_us ? parts[k]->driver_us : driver_us;
+    }
+    struct nvml_rate *rate =
+        nvml_rates_get(&s->devices->list[entity].rates, r->arg, (enum nvml_nvlink_direction)r->pick);
+    if (rate && nvml_rate_update(rate, kib, taken_ns, driver_us, &out.i64))
+        out.type = FRAME_VALUE_I64;
+    else
+        out.status = FRAME_NO_DATA;
+    put(s, entity, row, &out, taken_ns);
+}
+
+static void put_value(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_value *value,
+                      uint64_t taken_ns)
+{
+    const struct nvml_recipe *r = s->rows[row].recipe;
+    struct nvml_reading reading = {.result = value->result, .number[0] = value->number, .real = value->real};
+    struct nvml_recipe first = *r;
+    first.pick = 0; // of a field value it says what to expect
+    struct nvml_output out;
+    nvml_convert(&first, &reading, &out);
+    put(s, entity, row, &out, taken_ns);
+}
+
+static void put_values(struct sampler *s, uint32_t entity, const struct sampler_class *c, const uint16_t *places,
+                       uint64_t taken_ns)
+{
+    for (uint32_t row = c->first; row < c->first + c->count; row++) {
+        const struct sampler_row *r = &s->rows[row];
+        if ((r->value[0] == NO_VALUE && r->value[1] == NO_VALUE) || !wants(s, entity, row))
+            continue;
+        const struct nvml_value *parts[2] = {NULL, NULL};
+        for (unsigned k = 0; k < 2; k++)
+            if (r->value[k] != NO_VALUE)
+                parts[k] = &values[places[r->value[k]]];
+        if (r->recipe->getter == GETTER_NVLINK_RATE)
+            put_rate(s, entity, row, parts, taken_ns);
+        else
+            put_value(s, entity, row, parts[0], taken_ns);
+    }
+}
+
+static bool read_values(struct sampler *s, uint32_t entity, const struct sampler_class *c)
+{
+    uint16_t places[NVML_FIELD_VALUES_MAX];
+    uint32_t count = collect_values(s, entity, c, places);
+    if (!count)
+        return true;
+    const struct nvml_entity *e = &s->devices->list[entity];
+    nvmlReturn_t result = nvml_field_values_get(s->n, s->field_values, e->device, e->record.index, values, count);
+    uint64_t taken_ns = clock_mono_ns();
+    if (note_result(s, entity, result))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (result != NVML_SUCCESS)
+            values[i].result = result;
+        else if (note_result(s, entity, values[i].result))
+            return false;
+    }
+    put_values(s, entity, c, places, taken_ns);
+    return true;
+}
+
+// --- GPM ---
+
+static void put_metrics(struct sampler *s, uint32_t entity, const uint32_t *rows, const struct nvml_gpm_value *metrics,
+                        uint32_t count, uint64_t taken_ns)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct nvml_reading reading = {.result = metrics[i].result, .real = metrics[i].value};
+        struct nvml_output out;
+        nvml_convert(s->rows[rows[i]].recipe, &reading, &out);
+        put(s, entity, rows[i], &out, taken_ns);
+    }
+}
+
+static struct nvml_gpm_target gpm_target(const struct nvml_devices *d, uint32_t entity)
+{
+    const struct nvml_entity *e = &d->list[entity];
+    bool gpu = nvml_entity_is_gpu(e);
+    return (struct nvml_gpm_target){
+        .device = gpu ? e->device : d->list[e->record.parent].device,
+        .mig_gi = gpu ? UINT32_MAX : e->record.gpu_instance_id,
+        .gpu_index = e->record.index,
+    };
+}
+
+static uint32_t collect_metrics(struct sampler *s, uint32_t entity, const struct sampler_class *c, uint32_t *rows,
+                                struct nvml_gpm_value *metrics)
+{
+    uint32_t count = 0;
+    for (uint32_t row = c->first; row < c->first + c->count && count < NVML_GPM_WANTED_MAX; row++) {
+        if (!s->rows[row].recipe || s->rows[row].recipe->getter != GETTER_GPM || !wants(s, entity, row))
+            continue;
+        if (!s->devices->list[entity].record.gpm) {
+            put_status(s, entity, row, FRAME_NEEDS_GPM);
+            continue;
+        }
+        rows[count] = row;
+        metrics[count++] = (struct nvml_gpm_value){.metric = s->rows[row].recipe->arg};
+    }
+    return count;
+}
+
+static bool read_gpm(struct sampler *s, uint32_t entity, const struct sampler_class *c)
+{
+    uint32_t rows[NVML_GPM_WANTED_MAX];
+    struct nvml_gpm_value metrics[NVML_GPM_WANTED_MAX];
+    uint32_t count = collect_metrics(s, entity, c, rows, metrics);
+    if (!count)
+        return true;
+    struct nvml_gpm_target target = gpm_target(s->devices, entity);
+    struct nvml_gpm *gpm = &s->devices->list[entity].gpm;
+    nvmlReturn_t result = nvml_gpm_read(s->n, gpm, &target, clock_mono_ns(), metrics, count);
+    if (note_result(s, entity, result))
+        return false;
+    if (gpm->base_ns && result != NVML_SUCCESS) // the last one begun is ripe last
+        s->ripe_ns = gpm->base_ns + NVML_GPM_LEAST_NS;
+    if (result == NVML_ERROR_NOT_READY)
+        return true;
+    if (result != NVML_SUCCESS)
+        result = judge_instance(s, entity, rows[0], result);
+    for (uint32_t i = 0; result != NVML_SUCCESS && i < count; i++)
+        metrics[i].result = result;
+    put_metrics(s, entity, rows, metrics, count, clock_mono_ns());
+    return true;
+}
+
+// --- XID ---
+
+static void read_xid(struct sampler *s, uint32_t entity, const struct sampler_class *c)
+{
+    bool armed = s->kmsg_armed || s->devices->list[s->devices->list[entity].record.parent].xid_armed;
+    for (uint32_t row = c->first; row < c->first + c->count; row++) {
+        if (!s->rows[row].recipe || s->rows[row].recipe->getter != GETTER_XID)
+            continue;
+        uint32_t last = xid_board_last(s->board, entity);
+        struct nvml_output out = {.status = FRAME_NO_DATA};
+        if (armed || last)
+            out = (struct nvml_output){.status = FRAME_OK, .type = FRAME_VALUE_I64, .i64 = last};
+        put(s, entity, row, &out, clock_mono_ns());
+    }
+}
+
+// --- the pass ---
+
+// Why nothing is read of an entity in this state; FRAME_OK: it is read.
+static enum frame_status status_of_state(enum frame_entity_state state)
+{
+    switch (state) {
+    case FRAME_ENTITY_UP:
+    case FRAME_ENTITY_RESET_REQUIRED:
+        return FRAME_OK;
+    case FRAME_ENTITY_NO_PERMISSION:
+        return FRAME_NO_PERMISSION;
+    case FRAME_ENTITY_LOST:
+        return FRAME_LOST;
+    case FRAME_ENTITY_SKIPPED:
+    case FRAME_ENTITY_FAILED:
+    case FRAME_ENTITY_STATE_END:
+        break;
+    }
+    return FRAME_NO_DATA;
+}
+
+// Says of each field the entity could have why it has none now. XID codes stay: they are the evidence.
+static void put_reason(struct sampler *s, uint32_t entity, enum frame_status status)
+{
+    for (uint32_t row = 0; row < s->row_count; row++) {
+        const struct nvml_recipe *r = s->rows[row].recipe;
+        if (r && r->getter != GETTER_XID && (r->instance || nvml_entity_is_gpu(&s->devices->list[entity])))
+            put_status(s, entity, row, status);
+    }
+}
+
+static void read_entity(struct sampler *s, uint32_t entity, unsigned classes)
+{
+    const struct nvml_entity *e = &s->devices->list[entity];
+    bool gone = status_of_state((enum frame_entity_state)e->record.state) != FRAME_OK;
+    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
+        const struct sampler_class *class = &s->classes[c];
+        if (!(classes >> c & 1))
+            continue;
+        read_xid(s, entity, class);
+        gone = gone || !read_calls(s, entity, class) || !read_values(s, entity, class) || !read_gpm(s, entity, class);
+    }
+    enum frame_status reason = status_of_state((enum frame_entity_state)e->record.state);
+    if (reason != FRAME_OK)
+        put_reason(s, entity, reason);
+}
+
+void sampler_pass(struct sampler *s, unsigned classes)
+{
+    buf_reset(&s->records);
+    buf_reset(&s->strings);
+    s->record_count = 0;
+    for (uint32_t i = 0; i < s->state_entities; i++)
+        read_entity(s, i, classes);
+}
+
+static void add_statuses(struct sampler *s, uint64_t now_ns)
+{
+    for (uint32_t entity = 0; entity < s->state_entities; entity++) {
+        for (uint32_t row = 0; row < s->row_count; row++) {
+            struct sampler_state *state = state_at(s, entity, row);
+            if (!state->now || state->now == FRAME_OK + 1 || state->now == state->sent)
+                continue;
+            struct nvml_output out = {.status = (enum frame_status)(state->now - 1), .i64 = state->code};
+            add_record(s, entity, s->rows[row].field, &out, now_ns);
+            state->sent = state->now;
+        }
+    }
+}
+
+const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns, uint32_t calls_before)
+{
+    uint64_t now_ns = clock_mono_ns();
+    add_statuses(s, now_ns);
+    struct frame_sample head = {
+        .generation = s->devices->generation,
+        .watch_id = s->watch.watch_id,
+        .classes = classes,
+        .count = s->record_count,
+        .string_bytes = (uint32_t)s->strings.len,
+        .vendor_calls = s->n->calls - calls_before,
+        .started_ns = started_ns,
+        .ended_ns = now_ns,
+    };
+    buf_reset(&s->frame);
+    size_t start = frame_begin(&s->frame, FRAME_SAMPLE);
+    buf_add(&s->frame, &head, sizeof(head));
+    buf_add_sv(&s->frame, buf_sv(&s->records));
+    buf_add_sv(&s->frame, buf_sv(&s->strings));
+    frame_end(&s->frame, start);
+    if (s->records.error || s->strings.error)
+        s->frame.error = -EFBIG;
+    return &s->frame;
+}

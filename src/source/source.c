@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: everything that has a time (retry, event poll, walk, samples) stands in a field *_ns; the loop waits for
+// the socket or the earliest of them and then does what is due, events before samples, so that a sample knows the XIDs
+// that came before it. The driver is opened and closed only in open_driver and close_driver.
+#include "source/source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "source/kmsg_reader.h"
+#include "source/nvml_call.h"
+#include "source/nvml_events.h"
+#include "source/sampler.h"
+
+#define EVENTS_PERIOD_NS NS_PER_S
+#define WALK_PERIOD_NS (5 * NS_PER_S)
+#define RETRY_LEAST_NS NS_PER_S
+#define RETRY_MOST_NS (60 * NS_PER_S)
+#define LOST_RETRY_NS (300 * NS_PER_S) // reopening disturbs the GPUs that are well
+#define NEVER UINT64_MAX
+
+struct source {
+    const struct source_options *options;
+    struct nvml n;
+    struct nvml_system system;
+    struct nvml_devices devices;
+    struct nvml_field_values field_values;
+    struct nvml_events events;
+    struct xid_board board;
+    struct kmsg_reader kmsg;
+    struct output output;
+    struct sampler sampler;
+    struct frame_reader reader;
+    struct frame_state state; // as sent last
+    struct buf frame;
+    bool ready; // the driver is open
+    bool told; // a state has been sent
+    unsigned attempts; // to open since it was last open with a GPU that answers
+    uint64_t open_ns; // next attempt; NEVER while there is no reason
+    uint64_t events_ns, walk_ns;
+    unsigned device_files;
+    int end; // exit status + 1 once the loop is to end
+};
+
+// --- telling ---
+
+static void check_output(struct source *s, int rc)
+{
+    if (rc == -ENOMEM)
+        log_error("out of memory", LOG_LIMIT("memory"));
+    else if (rc < 0)
+        s->end = 1; // the exporter is gone
+}
+
+static void send_plain(struct source *s, enum frame_type type, const void *payload, size_t bytes)
+{
+    buf_reset(&s->frame);
+    size_t start = frame_begin(&s->frame, type);
+    buf_add(&s->frame, payload, bytes);
+    frame_end(&s->frame, start);
+    check_output(s, output_send(&s->output, type, &s->frame));
+}
+
+static void send_hello(struct source *s)
+{
+    struct frame_hello hello = {.protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_NVML, .pid = getpid()};
+    send_plain(s, FRAME_HELLO, &hello, sizeof(hello));
+}
+
+static void send_entities(struct source *s)
+{
+    s->devices.generation++;
+    struct frame_entities head = {.generation = s->devices.generation, .count = s->devices.count};
+    buf_reset(&s->frame);
+    size_t start = frame_begin(&s->frame, FRAME_ENTITIES);
+    buf_add(&s->frame, &head, sizeof(head));
+    for (uint32_t i = 0; i < s->devices.count; i++)
+        buf_add(&s->frame, &s->devices.list[i].record, sizeof(s->devices.list[i].record));
+    frame_end(&s->frame, start);
+    check_output(s, xid_board_send_entities(&s->board, &s->devices, &s->frame));
+}
+
+static void update_state(struct source *s, enum frame_state_code code, nvmlReturn_t vendor_code, const char *text)
+{
+    struct frame_state state = {
+        .code = code,
+        .vendor_code = vendor_code,
+        .xid_events_armed = s->events.armed,
+        .kmsg_armed = kmsg_reader_is_armed(&s->kmsg),
+    };
+    sv_copy(state.text, sizeof(state.text), sv_from(text));
+    memcpy(state.driver_version, s->system.driver_version, sizeof(state.driver_version));
+    memcpy(state.library_version, s->system.library_version, sizeof(state.library_version));
+    memcpy(state.library_path, s->n.path, sizeof(state.library_path));
+    if (s->told && memcmp(&state, &s->state, sizeof(state)) == 0)
+        return;
+    s->state = state;
+    s->told = true;
+    send_plain(s, FRAME_STATE, &state, sizeof(state));
+}
+
+// The channels may have changed, the rest is as it was.
+static void refresh_state(struct source *s)
+{
+    xid_board_set_armed(&s->board, s->events.armed);
+    s->sampler.kmsg_armed = kmsg_reader_is_armed(&s->kmsg);
+    if (s->told)
+        update_state(s, (enum frame_state_code)s->state.code, s->state.vendor_code, s->state.text);
+}
+
+static void reset_sampler(struct source *s)
+{
+    if (sampler_reset(&s->sampler, clock_mono_ns()) < 0) {
+        log_error("out of memory");
+        s->end = 2;
+    }
+}
+
+// --- the driver ---
+
+static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text)
+{
+    switch (result) {
+    case NVML_ERROR_LIBRARY_NOT_FOUND:
+        *text = "the NVML library found is a stub without a driver behind it";
+        return FRAME_STATE_NO_LIBRARY;
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        *text = "the library found has no nvmlInit: it is not NVML";
+        return FRAME_STATE_NO_LIBRARY;
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        *text = "the NVIDIA kernel driver is not loaded";
+        return FRAME_STATE_NO_DRIVER;
+    case NVML_ERROR_NO_PERMISSION:
+        *text = "no permission to open the NVIDIA device files";
+        return FRAME_STATE_NO_PERMISSION;
+    case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        *text = "NVML library and kernel driver differ in version: the driver was upgraded and is not loaded yet, "
+                "or this container has an older library";
+        return FRAME_STATE_MISMATCH;
+    default:
+        *text = "NVML does not start; often there are no device files, /dev/nvidiactl and /dev/nvidia0";
+        return FRAME_STATE_FAILED;
+    }
+}
+
+// 1 s, 2 s, 4 s ... 60 s.
+static void schedule_open(struct source *s)
+{
+    uint64_t wait = s->attempts < 6 ? RETRY_LEAST_NS << s->attempts : RETRY_MOST_NS;
+    s->attempts++;
+    s->open_ns = clock_mono_ns() + (wait < RETRY_MOST_NS ? wait : RETRY_MOST_NS);
+}
+
+// Why the driver is open again some time later, if at all.
+static void schedule_reopen(struct source *s)
+{
+    if (nvml_devices_all_lost(&s->devices))
+        schedule_open(s);
+    else if (nvml_devices_any_lost(&s->devices))
+        s->open_ns = clock_mono_ns() + LOST_RETRY_NS;
+    else
+        s->open_ns = NEVER;
+    if (!nvml_devices_all_lost(&s->devices))
+        s->attempts = 0;
+}
+
+// The library is unmapped too: a retry then finds what an upgrade has put there.
+static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t result, const char *text)
+{
+    nvml_close(&s->n);
+    s->system = (struct nvml_system){0};
+    s->ready = false;
+    log_info("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result), LOG_LIMIT("driver"));
+    update_state(s, code, result, text);
+    schedule_open(s);
+}
+
+static void announce(struct source *s)
+{
+    nvml_events_arm(&s->n, &s->events, &s->devices);
+    xid_board_set_armed(&s->board, s->events.armed);
+    s->sampler.kmsg_armed = kmsg_reader_is_armed(&s->kmsg);
+    update_state(s, FRAME_STATE_READY, NVML_SUCCESS, "");
+    send_entities(s);
+    reset_sampler(s);
+    schedule_reopen(s);
+}
+
+static void open_driver(struct source *s)
+{
+    struct error err = ERROR_INIT;
+    const char *text = "";
+    if (!s->n.handle) {
+        int rc = nvml_open(&s->n, s->options->library, &err);
+        if (rc < 0) {
+            give_up(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, NVML_SUCCESS, err.text);
+            return;
+        }
+    }
+    nvmlReturn_t result = nvml_init(&s->n);
+    if (result != NVML_SUCCESS) {
+        enum frame_state_code code = code_of_init(result, &text);
+        give_up(s, code, result, text);
+        return;
+    }
+    bool changed;
+    nvml_system_read(&s->n, &s->system);
+    result = nvml_devices_enumerate(&s->n, &s->devices, &changed);
+    if (result != NVML_SUCCESS) {
+        give_up(s, FRAME_STATE_FAILED, result, "NVML does not count the GPUs");
+        return;
+    }
+    s->ready = true;
+    log_info("driver open", LOG_STR("driver", s->system.driver_version), LOG_U64("gpus", s->devices.gpus));
+    announce(s);
+}
+
+static void close_driver(struct source *s)
+{
+    nvml_events_disarm(&s->n, &s->events, &s->devices);
+    nvml_devices_release(&s->n, &s->devices);
+    nvml_shutdown(&s->n);
+    s->field_values = (struct nvml_field_values){0};
+    s->ready = false;
+}
+
+static void reopen_driver(struct source *s, const char *why)
+{
+    log_info("driver is opened again", LOG_STR("reason", why));
+    close_driver(s);
+    open_driver(s);
+    if (s->ready)
+        return;
+    send_entities(s); // they are all lost now
+    reset_sampler(s);
+}
+
+// --- change ---
+
+static unsigned count_device_files(const char *path)
+{
+    DIR *dir = opendir(path);
+    unsigned count = 0;
+    if (!dir)
+        return 0;
+    for (const struct dirent *e; (e = readdir(dir));) {
+        struct sv name = sv_from(e->d_name);
+        if (!sv_starts_with(name, SV("nvidia")) || name.len == 6)
+            continue;
+        size_t digits = 6;
+        while (digits < name.len && name.ptr[digits] >= '0' && name.ptr[digits] <= '9')
+            digits++;
+        count += digits == name.len;
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+static void walk(struct source *s)
+{
+    bool changed;
+    s->sampler.walk_wanted = false;
+    s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
+    nvmlReturn_t result = nvml_devices_walk(&s->n, &s->devices, &changed);
+    if (result != NVML_SUCCESS)
+        log_error("out of memory", LOG_LIMIT("walk"));
+    if (result == NVML_SUCCESS && changed) {
+        log_info("GPUs changed", LOG_U64("entities", s->devices.count));
+        announce(s);
+    }
+}
+
+static void keep_house(struct source *s)
+{
+    unsigned files = count_device_files(s->options->device_dir);
+    bool files_changed = files != s->device_files;
+    s->device_files = files;
+    s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
+    if (files_changed && s->ready)
+        reopen_driver(s, "device files came or went");
+    else if (files_changed)
+        s->open_ns = 0;
+    else if (s->ready)
+        walk(s);
+}
+
+static void poll_events(struct source *s, uint64_t now_ns)
+{
+    s->events_ns = (now_ns / EVENTS_PERIOD_NS + 1) * EVENTS_PERIOD_NS;
+    if (!s->ready)
+        return;
+    unsigned found = nvml_events_poll(&s->n, &s->events, &s->devices, &s->board);
+    if (found & NVML_EVENTS_UNINITIALIZED)
+        reopen_driver(s, "the library was shut down");
+    else if (found & (NVML_EVENTS_MIG_CHANGED | NVML_EVENTS_GPU_LOST))
+        walk(s);
+    refresh_state(s);
+}
+
+// --- samples ---
+
+static void sample(struct source *s, unsigned classes)
+{
+    uint64_t started_ns = clock_mono_ns();
+    uint32_t calls = s->n.calls;
+    s->sampler.state_changed = s->sampler.uninitialized = false;
+    sampler_pass(&s->sampler, classes);
+    if (s->sampler.state_changed) {
+        send_entities(s);
+        sampler_resend(&s->sampler);
+        schedule_reopen(s);
+    }
+    check_output(s, output_send(&s->output, FRAME_SAMPLE, sampler_frame(&s->sampler, classes, started_ns, calls)));
+    if (s->sampler.uninitialized)
+        reopen_driver(s, "the library was shut down");
+    else if (s->sampler.walk_wanted)
+        walk(s);
+}
+
+static void do_due(struct source *s)
+{
+    uint64_t now_ns = clock_mono_ns();
+    if (now_ns >= s->open_ns) {
+        s->open_ns = NEVER;
+        if (s->ready)
+            reopen_driver(s, "a GPU is lost");
+        else
+            open_driver(s);
+    }
+    if (now_ns >= s->events_ns)
+        poll_events(s, now_ns);
+    if (now_ns >= s->walk_ns)
+        keep_house(s);
+    if (s->ready && now_ns >= sampler_due_ns(&s->sampler))
+        sample(s, sampler_take_due(&s->sampler, now_ns));
+}
+
+// --- the socket ---
+
+static void take_frames(struct source *s)
+{
+    struct frame frame;
+    const char *what = "";
+    int rc;
+    while ((rc = frame_reader_next(&s->reader, &frame, &what)) > 0) {
+        if (frame.type != FRAME_WATCH)
+            continue;
+        if (sampler_watch(&s->sampler, frame.as.watch.head, frame.as.watch.field_ids, clock_mono_ns()) < 0) {
+            log_error("out of memory");
+            s->end = 2;
+            return;
+        }
+    }
+    if (rc < 0) {
+        log_error("exporter speaks another protocol", LOG_STR("what", what));
+        s->end = 2;
+    }
+}
+
+static void read_socket(struct source *s)
+{
+    char *space;
+    size_t room;
+    if (frame_reader_space(&s->reader, &space, &room) < 0) {
+        s->end = 2;
+        return;
+    }
+    ssize_t n = read(s->options->socket_fd, space, room);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) {
+        s->end = 1;
+        return;
+    }
+    frame_reader_commit(&s->reader, (size_t)n);
+    take_frames(s);
+}
+
+static int wait_ms(const struct source *s)
+{
+    uint64_t due = s->open_ns < s->events_ns ? s->open_ns : s->events_ns;
+    uint64_t sampling = s->ready ? sampler_due_ns(&s->sampler) : NEVER;
+    if (s->walk_ns < due)
+        due = s->walk_ns;
+    if (sampling < due)
+        due = sampling;
+    uint64_t now = clock_mono_ns();
+    return due <= now ? 0 : (int)((due - now + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static void wait_for_something(struct source *s)
+{
+    struct pollfd p = {.fd = s->options->socket_fd, .events = POLLIN};
+    if (output_is_pending(&s->output))
+        p.events |= POLLOUT;
+    if (poll(&p, 1, wait_ms(s)) <= 0)
+        return;
+    if (p.revents & POLLOUT)
+        check_output(s, output_flush(&s->output));
+    if (p.revents & (POLLIN | POLLHUP | POLLERR))
+        read_socket(s);
+}
+
+static void init(struct source *s, const struct source_options *options)
+{
+    *s = (struct source){.options = options, .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header))};
+    s->n.page = options->page;
+    s->devices.skipped = options->skipped;
+    output_init(&s->output, options->socket_fd);
+    xid_board_init(&s->board, &s->output);
+    sampler_init(&s->sampler);
+    s->sampler.n = &s->n;
+    s->sampler.system = &s->system;
+    s->sampler.devices = &s->devices;
+    s->sampler.field_values = &s->field_values;
+    s->sampler.board = &s->board;
+    frame_reader_init(&s->reader);
+    s->device_files = count_device_files(options->device_dir);
+    s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
+}
+
+int source_run(const struct source_options *options)
+{
+    static struct source source; // one a process; too large for the stack
+    struct source *s = &source;
+    init(s, options);
+    send_hello(s);
+    int rc = kmsg_reader_start(&s->kmsg, options->kmsg_path, &s->board);
+    if (rc < 0)
+        log_warn("kernel log is not followed", LOG_STR("path", options->kmsg_path), LOG_ERRNO(rc));
+    while (!s->end) {
+        do_due(s);
+        if (!s->end)
+            wait_for_something(s);
+    }
+    return s->end - 1;
+}
