@@ -59,7 +59,10 @@ double nvml_unpack_ber(uint64_t packed)
     unsigned exponent = packed & 0xff, mantissa = packed >> 8 & 0xf;
     if (mantissa == 15 && exponent == 255)
         return 0.0; // no error seen
-    return (double)mantissa * pow(10.0, -(double)exponent);
+    double scale = 1.0;
+    for (unsigned i = 0; i < exponent; i++)
+        scale *= 10.0;
+    return (double)mantissa / scale;
 }
 
 static void give_i64(struct nvml_output *out, int64_t value)
