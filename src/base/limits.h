@@ -21,6 +21,11 @@
 
 // Helper process frames: 64 GPUs x 8 instances x 128 fields x 24 B = 1.5 MiB.
 #define LIMIT_FRAME_BYTES (4u << 20)
+// A helper past these is broken: 4 classes sampled every 10 ms make 400 frames a second.
+#define LIMIT_FRAMES_PER_S 4096
+#define LIMIT_FRAME_BYTES_PER_S (64u << 20)
+#define LIMIT_FRAME_TURN_BYTES (1u << 20) // read of one helper before the loop sees to others
+#define LIMIT_HELPERS 2 // processes of one source alive, killed ones that do not die included
 
 // kubelet answers: 5.8 MB seen in the field (docs/compat.md); a pod's own message is far smaller.
 #define LIMIT_POD_RESOURCES_BYTES (64u << 20)

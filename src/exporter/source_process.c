@@ -1,0 +1,750 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy. (source_helper.c holds one process; here is what is done with it.)
+//
+// Restart. A helper that ends, breaks the protocol or hangs is replaced: at once after the first
+// failure, then after a wait that doubles from 1 s to 60 s, half of it random. A helper that lived
+// for 60 s starts this anew.
+//
+// Hang. Every 250 ms the call page is read; a call older than the deadline costs the helper its
+// life (SIGKILL), and the next one gets `--skip INDEX` for the GPU that was asked. A helper also
+// hangs when it says no HELLO within 10 s, or takes no WATCH within the deadline, or when, with
+// GPUs to sample, neither a frame nor a vendor call happens for long (four of its shortest periods
+// and three deadlines): a lock inside the library outside any call. If the successor of a hung
+// helper hangs before its first sample, the driver itself is held to be stuck (one lock for all
+// GPUs): `driver_hung` is told and restarts go on with backoff.
+//
+// Unkillable helpers. A process in an uninterruptible call dies when the driver lets it. At most
+// LIMIT_HELPERS processes exist at any time, the dying included; without room the next start waits
+// for one to go, and after `patience_ns` of that driver_hung is told.
+//
+// Skipped GPUs are asked again by a probe: a second helper beside the one in use that skips all of
+// them but one. It starts no earlier than 5 minutes after the hang, and only while no killed helper
+// is left (one that is still stuck in its call tells already that the GPU does not answer). Those
+// blamed while the driver as a whole was stuck are asked as soon as a helper works again. When the
+// probe delivers a sample it takes over: its state and list are passed on, the other one is ended,
+// and no sample was lost. When it hangs or fails, only the probe dies, and the wait for that GPU
+// doubles, up to an hour.
+//
+// Invariants: `active` and `probe` are slots in use and not killed; a slot is in use until its
+// process is reaped. After each call out (`frame`, `down`) this object may have been freed: `depth`
+// keeps its memory until the way back.
+#include "exporter/source_process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "exporter/source_helper.h"
+#include "gpu/catalogue.h"
+
+#define RELEASE_WAIT_MS 100
+#define PROBE_WAIT_MOST 12 // times probe_ns
+#define ARGV_MOST (2 + 2 + 2 * LIMIT_GPUS + 2 + 1)
+
+struct slot {
+    struct source_process *owner;
+    struct source_helper *helper; // NULL: not in use
+    uint64_t started_ns;
+    uint64_t progress_ns; // last frame, or last time the count of calls was seen to move
+    uint32_t calls;
+    bool killed;
+    bool after_hang; // successor of a hung helper
+    bool ready;      // its driver answers
+    bool sampled;
+    uint32_t entities;
+    // A probe keeps what it said until it takes over
+    uint32_t probed; // NVML index
+    struct frame_state state;
+    struct frame_entities list_head;
+    struct frame_entity *list;
+};
+
+struct skip {
+    uint32_t index;
+    uint64_t due_ns; // when it may be asked again
+    uint64_t wait_ns;
+};
+
+struct source_process {
+    struct loop *loop;
+    struct source_process_config config; // strings owned
+    struct loop_timer *watchdog;
+    struct loop_timer *restart;
+    struct slot slots[LIMIT_HELPERS];
+    struct slot *active; // or NULL
+    struct slot *probe;  // or NULL
+    struct skip skips[LIMIT_GPUS];
+    size_t skip_count;
+    struct buf watch;    // encoded
+    uint64_t silence_ns; // of a helper with GPUs to sample; 0: it may be silent
+    unsigned failures;   // in a row
+    bool last_hung;      // the next helper follows one that hung
+    uint64_t no_room_ns; // since when a start waits for a dying helper, 0 not
+    bool no_room_told;
+    uint64_t random;
+    struct source_process_stats stats;
+    unsigned depth; // calls out on the stack
+    bool freed;
+};
+
+static void start_or_wait(struct source_process *s);
+
+// --- Calls out ---
+
+static void destroy(struct source_process *s)
+{
+    for (size_t i = 0; i < LIMIT_HELPERS; i++) {
+        source_helper_free(s->slots[i].helper);
+        free(s->slots[i].list);
+    }
+    loop_timer_free(s->watchdog);
+    loop_timer_free(s->restart);
+    buf_deinit(&s->watch);
+    free((char *)s->config.path);
+    free((char *)s->config.source);
+    free((char *)s->config.library);
+    free((char *)s->config.kmsg_path);
+    free(s);
+}
+
+// False when the object is gone.
+static bool leave(struct source_process *s)
+{
+    s->depth--;
+    if (!s->freed)
+        return true;
+    if (s->depth == 0)
+        destroy(s);
+    return false;
+}
+
+static bool tell_down(struct source_process *s, const char *reason, const struct source_call *call,
+                      bool driver_hung)
+{
+    static const struct source_call none = {.index = UINT32_MAX};
+    if (!call)
+        call = &none;
+    s->depth++;
+    s->config.down(s->config.user, reason, call->index, call->name, driver_hung);
+    return leave(s);
+}
+
+static bool tell_frame(struct source_process *s, const struct frame *frame)
+{
+    s->stats.frames++;
+    s->depth++;
+    s->config.frame(s->config.user, frame);
+    return leave(s);
+}
+
+// --- Slots ---
+
+static size_t slots_used(const struct source_process *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < LIMIT_HELPERS; i++)
+        n += s->slots[i].helper != NULL;
+    return n;
+}
+
+static void slot_clear(struct slot *slot)
+{
+    source_helper_free(slot->helper);
+    free(slot->list);
+    *slot = (struct slot){.owner = slot->owner};
+}
+
+static void slot_kill(struct source_process *s, struct slot *slot)
+{
+    source_helper_kill(slot->helper);
+    slot->killed = true;
+    s->stats.zombies++;
+    if (s->active == slot)
+        s->active = NULL;
+    if (s->probe == slot)
+        s->probe = NULL;
+}
+
+// --- Skipped GPUs ---
+
+static struct skip *skip_find(struct source_process *s, uint32_t index)
+{
+    for (size_t i = 0; i < s->skip_count; i++) {
+        if (s->skips[i].index == index)
+            return &s->skips[i];
+    }
+    return NULL;
+}
+
+// With the driver stuck as a whole any GPU may be the one that was asked: it is asked again as soon
+// as another answers.
+static void skip_add(struct source_process *s, uint32_t index, bool driver_hung)
+{
+    uint64_t wait_ns = s->config.timing.probe_ns;
+    if (index == UINT32_MAX || skip_find(s, index) || s->skip_count == LIMIT_GPUS)
+        return;
+    uint64_t due_ns = driver_hung ? 0 : clock_mono_ns() + wait_ns;
+    s->skips[s->skip_count++] = (struct skip){index, due_ns, wait_ns};
+}
+
+static void skip_remove(struct source_process *s, uint32_t index)
+{
+    struct skip *skip = skip_find(s, index);
+    if (!skip)
+        return;
+    s->skip_count--;
+    memmove(skip, skip + 1, (size_t)(s->skips + s->skip_count - skip) * sizeof(*skip));
+}
+
+static void skip_put_off(struct source_process *s, uint32_t index)
+{
+    struct skip *skip = skip_find(s, index);
+    if (!skip)
+        return;
+    uint64_t most_ns = PROBE_WAIT_MOST * s->config.timing.probe_ns;
+    skip->wait_ns = 2 * skip->wait_ns < most_ns ? 2 * skip->wait_ns : most_ns;
+    skip->due_ns = clock_mono_ns() + skip->wait_ns;
+}
+
+// --- Starting ---
+
+struct argv {
+    char *words[ARGV_MOST];
+    size_t count;
+    char numbers[LIMIT_GPUS][NUM_U64_BYTES + 1];
+};
+
+static void argv_add(struct argv *a, const char *word)
+{
+    a->words[a->count++] = (char *)word;
+}
+
+// probed: index that is not skipped, UINT32_MAX none.
+static void argv_make(const struct source_process *s, uint32_t probed, struct argv *a)
+{
+    a->count = 0;
+    argv_add(a, s->config.path);
+    argv_add(a, s->config.source);
+    if (s->config.library[0] != '\0') {
+        argv_add(a, "--library");
+        argv_add(a, s->config.library);
+    }
+    for (size_t i = 0; i < s->skip_count; i++) {
+        if (s->skips[i].index == probed)
+            continue;
+        a->numbers[i][num_print_u64(a->numbers[i], s->skips[i].index)] = '\0';
+        argv_add(a, "--skip");
+        argv_add(a, a->numbers[i]);
+    }
+    if (s->config.kmsg_path[0] != '\0') {
+        argv_add(a, "--kmsg");
+        argv_add(a, s->config.kmsg_path);
+    }
+    a->words[a->count] = NULL;
+}
+
+static const struct source_helper_events helper_events;
+
+// A free slot is known to be there. 0 and the slot; negative errno with *err.
+static int spawn(struct source_process *s, uint32_t probed, struct slot **out, struct error *err)
+{
+    struct slot *slot = s->slots;
+    while (slot->helper)
+        slot++;
+    struct argv argv;
+    argv_make(s, probed, &argv);
+    int r = source_helper_new(s->loop, s->config.path, argv.words, &helper_events, slot,
+                              &slot->helper, err);
+    if (r < 0)
+        return r;
+    slot->probed = probed;
+    slot->started_ns = slot->progress_ns = clock_mono_ns();
+    s->stats.starts++;
+    if (s->watch.len > 0 && source_helper_send_watch(slot->helper, buf_sv(&s->watch)) < 0)
+        log_error("out of memory while starting a source process", LOG_LIMIT(""));
+    *out = slot;
+    return 0;
+}
+
+static int start(struct source_process *s, struct error *err)
+{
+    int r = spawn(s, UINT32_MAX, &s->active, err);
+    if (r < 0)
+        return r;
+    s->active->after_hang = s->last_hung;
+    s->last_hung = false;
+    s->no_room_ns = 0;
+    s->no_room_told = false;
+    return 0;
+}
+
+static uint64_t next_random(struct source_process *s)
+{
+    // Steele and others, "Fast Splittable Pseudorandom Number Generators": SplitMix64
+    uint64_t z = s->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static uint64_t backoff_ns(struct source_process *s)
+{
+    if (s->failures <= 1)
+        return 0;
+    uint64_t wait_ns = s->config.timing.backoff_least_ns;
+    for (unsigned i = 2; i < s->failures && wait_ns < s->config.timing.backoff_most_ns; i++)
+        wait_ns *= 2;
+    if (wait_ns > s->config.timing.backoff_most_ns)
+        wait_ns = s->config.timing.backoff_most_ns;
+    return wait_ns / 2 + next_random(s) % (wait_ns / 2 + 1);
+}
+
+static void restart_later(struct source_process *s)
+{
+    uint64_t wait_ns = backoff_ns(s);
+    if (wait_ns == 0)
+        start_or_wait(s);
+    else
+        loop_timer_set(s->restart, wait_ns, 0);
+}
+
+static void start_or_wait(struct source_process *s)
+{
+    if (s->stats.released || s->active)
+        return;
+    if (slots_used(s) == LIMIT_HELPERS) {
+        if (s->no_room_ns == 0)
+            s->no_room_ns = clock_mono_ns();
+        return; // on_ended comes back here
+    }
+    struct error err = ERROR_INIT;
+    if (start(s, &err) == 0)
+        return;
+    log_error("source process can't be started", LOG_STR("error", err.text), LOG_LIMIT(""));
+    s->failures++;
+    if (s->failures < 2)
+        s->failures = 2; // never again at once
+    restart_later(s);
+}
+
+static void on_restart(void *user)
+{
+    start_or_wait(user);
+}
+
+// --- Failures ---
+
+// The active helper is gone or killed: tells it and plans the next one. started_ns: of that helper.
+static void fail(struct source_process *s, uint64_t started_ns, const char *reason,
+                 const struct source_call *call, bool driver_hung)
+{
+    if (clock_mono_ns() - started_ns >= s->config.timing.healthy_ns)
+        s->failures = 0;
+    s->failures++;
+    if (!tell_down(s, reason, call, driver_hung))
+        return;
+    if (!s->stats.released && !s->active)
+        restart_later(s);
+}
+
+static void fail_probe(struct source_process *s, uint32_t index, const char *reason)
+{
+    skip_put_off(s, index);
+    log_info("gpu still does not answer", LOG_U64("gpu", index), LOG_STR("reason", reason));
+}
+
+static void hang(struct source_process *s, struct slot *slot, const struct source_call *call)
+{
+    s->stats.hangs++;
+    if (slot == s->probe) {
+        uint32_t index = slot->probed;
+        slot_kill(s, slot);
+        fail_probe(s, index, "hung");
+        return;
+    }
+    bool driver_hung = slot->after_hang && !slot->sampled;
+    uint64_t started_ns = slot->started_ns;
+    slot_kill(s, slot);
+    if (s->probe) {
+        skip_put_off(s, s->probe->probed);
+        slot_kill(s, s->probe); // leaves the room to the one that is needed
+    }
+    skip_add(s, call->index, driver_hung);
+    s->last_hung = true;
+    fail(s, started_ns, "hung", call, driver_hung);
+}
+
+static void broken(struct source_process *s, struct slot *slot, const char *what)
+{
+    log_error("source process broke the protocol", LOG_STR("what", what), LOG_LIMIT(what));
+    s->stats.protocol_errors++;
+    bool was_probe = slot == s->probe;
+    uint32_t index = slot->probed;
+    uint64_t started_ns = slot->started_ns;
+    slot_kill(s, slot);
+    if (was_probe)
+        fail_probe(s, index, "protocol");
+    else
+        fail(s, started_ns, "protocol", NULL, false);
+}
+
+static void on_broken(void *user, const char *what)
+{
+    struct slot *slot = user;
+    broken(slot->owner, slot, what);
+}
+
+static void on_ended(void *user, int exit_status, int term_signal)
+{
+    struct slot *slot = user;
+    struct source_process *s = slot->owner;
+    bool was_killed = slot->killed, was_probe = slot == s->probe;
+    uint32_t probed = slot->probed;
+    uint64_t started_ns = slot->started_ns;
+    if (was_killed)
+        s->stats.zombies--;
+    else
+        s->stats.crashes++;
+    if (s->active == slot)
+        s->active = NULL;
+    if (was_probe)
+        s->probe = NULL;
+    slot_clear(slot);
+    if (was_probe)
+        fail_probe(s, probed, "crashed");
+    else if (!was_killed)
+        fail(s, started_ns, exit_status == 0 && term_signal == 0 ? "exited" : "crashed", NULL,
+             false);
+    else if (s->no_room_ns)
+        start_or_wait(s);
+}
+
+// --- Frames ---
+
+static void note_progress(struct slot *slot, const struct frame *frame)
+{
+    slot->progress_ns = clock_mono_ns();
+    if (frame->type == FRAME_STATE)
+        slot->ready = frame->as.state->code == FRAME_STATE_READY;
+    if (frame->type == FRAME_ENTITIES)
+        slot->entities = frame->as.entities.head->count;
+    if (frame->type == FRAME_SAMPLE)
+        slot->sampled = true;
+}
+
+// The probe's helper becomes the active one: its state and list go first, the sample follows by the
+// caller. False when the object is gone or released.
+static bool take_over(struct source_process *s, struct slot *slot)
+{
+    uint32_t index = slot->probed;
+    if (s->active)
+        slot_kill(s, s->active);
+    loop_timer_stop(s->restart);
+    s->probe = NULL;
+    s->active = slot;
+    slot->probed = UINT32_MAX;
+    skip_remove(s, index);
+    log_info("gpu that hung is asked again", LOG_U64("gpu", index));
+    const struct frame state = {.type = FRAME_STATE, .as.state = &slot->state};
+    struct frame_entity *list = TAKE_PTR(slot->list);
+    const struct frame_entities head = slot->list_head;
+    const struct frame entities = {.type = FRAME_ENTITIES, .as.entities = {&head, list}};
+    bool alive = tell_frame(s, &state) && s->active == slot && tell_frame(s, &entities);
+    free(list);
+    return alive && s->active == slot;
+}
+
+static bool keep_list(struct slot *slot, const struct frame *frame)
+{
+    size_t count = frame->as.entities.head->count;
+    struct frame_entity *list = malloc((count + 1) * sizeof(*list));
+    if (!list)
+        return false;
+    if (count > 0)
+        memcpy(list, frame->as.entities.list, count * sizeof(*list));
+    free(slot->list);
+    slot->list = list;
+    slot->list_head = *frame->as.entities.head;
+    return true;
+}
+
+// What a probe says is kept back until it has sampled. True: the frame is to be passed on.
+static bool probe_frame(struct source_process *s, struct slot *slot, const struct frame *frame)
+{
+    if (frame->type == FRAME_STATE)
+        slot->state = *frame->as.state;
+    if (frame->type == FRAME_ENTITIES && !keep_list(slot, frame)) {
+        uint32_t index = slot->probed;
+        slot_kill(s, slot);
+        fail_probe(s, index, "out of memory");
+    }
+    return frame->type == FRAME_SAMPLE && slot->ready && slot->list && take_over(s, slot);
+}
+
+static void on_frame(void *user, const struct frame *frame)
+{
+    struct slot *slot = user;
+    struct source_process *s = slot->owner;
+    note_progress(slot, frame);
+    if (slot == s->probe && !probe_frame(s, slot, frame))
+        return;
+    (void)tell_frame(s, frame);
+}
+
+static const struct source_helper_events helper_events = {
+    .frame = on_frame,
+    .broken = on_broken,
+    .ended = on_ended,
+};
+
+// --- Watchdog ---
+
+static bool is_silent(struct source_process *s, struct slot *slot, uint64_t now_ns)
+{
+    uint32_t calls = source_helper_calls(slot->helper);
+    if (calls != slot->calls) {
+        slot->calls = calls;
+        slot->progress_ns = now_ns;
+    }
+    bool has_work = slot->ready && slot->entities > 0 && s->silence_ns > 0;
+    return has_work && now_ns > slot->progress_ns + s->silence_ns;
+}
+
+static void check(struct source_process *s, struct slot *slot, uint64_t now_ns)
+{
+    const struct source_deadlines deadlines = {
+        .call_ns = s->config.call_deadline_ns,
+        .hello_ns = s->config.timing.hello_ns,
+        .closed_ns = s->config.timing.patience_ns,
+    };
+    struct source_call call;
+    switch (source_helper_check(slot->helper, now_ns, &deadlines, &call)) {
+    case SOURCE_TROUBLE_NONE:
+        if (is_silent(s, slot, now_ns))
+            hang(s, slot, &call);
+        return;
+    case SOURCE_TROUBLE_CLOSED:
+        broken(s, slot, "socket closed by a running source");
+        return;
+    case SOURCE_TROUBLE_CALL:
+    case SOURCE_TROUBLE_NO_HELLO:
+    case SOURCE_TROUBLE_NOT_READING:
+        hang(s, slot, &call);
+        return;
+    }
+}
+
+// A probe that neither hangs nor samples (no driver, say) has its time too.
+static void check_probe(struct source_process *s, uint64_t now_ns)
+{
+    struct slot *slot = s->probe;
+    uint64_t most_ns = 3 * s->config.call_deadline_ns;
+    if (slot && now_ns > slot->started_ns + most_ns) {
+        uint32_t index = slot->probed;
+        slot_kill(s, slot);
+        fail_probe(s, index, "no sample");
+        return;
+    }
+    if (slot)
+        check(s, slot, now_ns);
+}
+
+static void start_probe(struct source_process *s, uint64_t now_ns)
+{
+    if (!s->active || slots_used(s) != 1)
+        return;
+    // All GPUs may be skipped: then there is no sample to wait for.
+    if (!s->active->sampled && now_ns < s->active->started_ns + 2 * s->config.call_deadline_ns)
+        return;
+    for (size_t i = 0; i < s->skip_count; i++) {
+        uint32_t index = s->skips[i].index;
+        if (now_ns < s->skips[i].due_ns)
+            continue;
+        struct error err = ERROR_INIT;
+        if (spawn(s, index, &s->probe, &err) < 0)
+            fail_probe(s, index, err.text);
+        else
+            s->stats.probes++;
+        return;
+    }
+}
+
+static void on_watchdog(void *user)
+{
+    struct source_process *s = user;
+    uint64_t now_ns = clock_mono_ns();
+    s->depth++;
+    check_probe(s, now_ns);
+    if (s->active && !s->freed)
+        check(s, s->active, now_ns);
+    if (!s->freed)
+        start_probe(s, now_ns);
+    bool no_room = s->no_room_ns && now_ns > s->no_room_ns + s->config.timing.patience_ns;
+    if (no_room && !s->no_room_told && !s->freed) {
+        s->no_room_told = true;
+        (void)tell_down(s, "hung", NULL, true);
+    }
+    (void)leave(s);
+}
+
+// --- Outside ---
+
+static void set_default(uint64_t *value, uint64_t otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+static int copy_config(struct source_process *s, const struct source_process_config *config)
+{
+    s->config = *config;
+    s->config.path = sv_dup(sv_from(config->path));
+    s->config.source = sv_dup(sv_from(config->source));
+    s->config.library = sv_dup(sv_from(config->library ? config->library : ""));
+    s->config.kmsg_path = sv_dup(sv_from(config->kmsg_path ? config->kmsg_path : ""));
+    struct source_process_timing *t = &s->config.timing;
+    set_default(&t->watchdog_ns, 250 * NS_PER_MS);
+    set_default(&t->hello_ns, 10 * NS_PER_S);
+    set_default(&t->backoff_least_ns, NS_PER_S);
+    set_default(&t->backoff_most_ns, 60 * NS_PER_S);
+    set_default(&t->healthy_ns, 60 * NS_PER_S);
+    set_default(&t->probe_ns, 300 * NS_PER_S);
+    set_default(&t->patience_ns, NS_PER_S);
+    set_default(&s->config.call_deadline_ns, 10 * NS_PER_S);
+    bool whole = s->config.path && s->config.source && s->config.library && s->config.kmsg_path;
+    return whole ? 0 : -ENOMEM;
+}
+
+static void source_process_freep(struct source_process **s)
+{
+    source_process_free(*s);
+}
+
+int source_process_new(struct loop *l, const struct source_process_config *config,
+                       struct source_process **out, struct error *err)
+{
+    cleanup(source_process_freep) struct source_process *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->loop = l;
+    s->watch = BUF_INIT(LIMIT_FRAME_BYTES);
+    s->random = clock_mono_ns();
+    for (size_t i = 0; i < LIMIT_HELPERS; i++)
+        s->slots[i].owner = s;
+    int r = copy_config(s, config);
+    if (r == 0)
+        r = loop_timer_new(l, on_watchdog, s, &s->watchdog);
+    if (r == 0)
+        r = loop_timer_new(l, on_restart, s, &s->restart);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    r = start(s, err);
+    if (r < 0)
+        return r;
+    loop_timer_set(s->watchdog, s->config.timing.watchdog_ns, s->config.timing.watchdog_ns);
+    *out = TAKE_PTR(s);
+    return 0;
+}
+
+// The shortest period among the classes that are watched decides how long silence is normal.
+static uint64_t silence_of(const struct source_process *s, const struct frame_watch *watch,
+                           const uint16_t *field_ids)
+{
+    uint64_t shortest_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        const struct field_info *field = field_find(field_ids[i]);
+        if (field && watch->period_ns[field->cost] < shortest_ns)
+            shortest_ns = watch->period_ns[field->cost];
+    }
+    if (shortest_ns > UINT64_MAX / 8)
+        return 0;
+    return 4 * shortest_ns + 3 * s->config.call_deadline_ns;
+}
+
+int source_process_watch(struct source_process *s, const struct frame_watch *watch,
+                         const uint16_t *field_ids)
+{
+    struct buf b = BUF_INIT(LIMIT_FRAME_BYTES);
+    size_t start_of = frame_begin(&b, FRAME_WATCH);
+    buf_add(&b, watch, sizeof(*watch));
+    buf_add(&b, field_ids, watch->count * sizeof(field_ids[0]));
+    frame_end(&b, start_of);
+    if (b.error) {
+        int r = b.error;
+        buf_deinit(&b);
+        return r;
+    }
+    buf_deinit(&s->watch);
+    s->watch = b;
+    s->silence_ns = silence_of(s, watch, field_ids);
+    int result = 0;
+    struct slot *running[] = {s->active, s->probe};
+    for (size_t i = 0; i < ARRAY_SIZE(running); i++) {
+        if (!running[i])
+            continue;
+        int r = source_helper_send_watch(running[i]->helper, buf_sv(&s->watch));
+        if (r < 0)
+            result = r;
+    }
+    return result;
+}
+
+int source_process_release(struct source_process *s)
+{
+    if (s->stats.released)
+        return -EALREADY;
+    s->stats.released = true;
+    loop_timer_stop(s->restart);
+    s->no_room_ns = 0;
+    struct slot *running[] = {s->probe, s->active};
+    for (size_t i = 0; i < ARRAY_SIZE(running); i++) {
+        if (running[i])
+            slot_kill(s, running[i]);
+    }
+    // It is the driver's being free that is waited for, and a script may go on to reset the GPU at
+    // once.
+    for (size_t i = 0; i < ARRAY_SIZE(running); i++) {
+        if (running[i])
+            source_helper_await(running[i]->helper, RELEASE_WAIT_MS);
+    }
+    (void)tell_down(s, "released", NULL, false);
+    return 0;
+}
+
+int source_process_attach(struct source_process *s)
+{
+    if (!s->stats.released)
+        return -EALREADY;
+    s->stats.released = false;
+    s->skip_count = 0;
+    s->failures = 0;
+    s->last_hung = false;
+    start_or_wait(s);
+    return 0;
+}
+
+void source_process_get_stats(const struct source_process *s, struct source_process_stats *out)
+{
+    *out = s->stats;
+    out->running = s->active != NULL;
+    out->pid = s->active ? (int)source_helper_pid(s->active->helper) : 0;
+    out->skipped = (uint32_t)s->skip_count;
+}
+
+void source_process_free(struct source_process *s)
+{
+    if (!s)
+        return;
+    s->freed = true;
+    if (s->depth == 0) {
+        destroy(s);
+        return;
+    }
+    for (size_t i = 0; i < LIMIT_HELPERS; i++) {
+        if (s->slots[i].helper)
+            source_helper_kill(s->slots[i].helper);
+    }
+}
