@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reader of records in the grammar of Go's encoding/csv (strict quotes, '#' comments, every record as long as the
-// first), which dcgm-exporter uses, and the rules for a row on top of it. A record is unquoted into one fixed array;
-// rows copy what they keep.
+// A reader of records in the grammar of Go's encoding/csv (strict quotes, '#' comments, every
+// record as long as the first), which dcgm-exporter uses, and the rules for a row on top of it. A
+// record is unquoted into one fixed array; rows copy what they keep.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static unsigned column_of(const struct csv *c, const char *at)
     return (unsigned)(at - c->line_start) + 1;
 }
 
-// Moves to the next line, without its end ("\n", "\r\n", or "\r" at the end of the file). False at the end.
+// Moves to the next line, without its end ("\n", "\r\n", or "\r" at the end of the file). False at
+// the end.
 static bool next_line(struct csv *c)
 {
     if (!c->rest.len)
@@ -71,8 +72,9 @@ static int parse_plain(struct csv *c, struct csv_record *r)
     struct sv text = sv_sub(c->line, 0, comma == (size_t)-1 ? c->line.len : comma);
     size_t quote = sv_find_char(text, '"');
     if (quote != (size_t)-1)
-        return error_set_at(c->err, -EINVAL, c->file, c->line_number, column_of(c, text.ptr + quote),
-                            "found '\"' inside a field: a quoted field must begin with it, right behind the comma");
+        return error_set_at(
+            c->err, -EINVAL, c->file, c->line_number, column_of(c, text.ptr + quote),
+            "found '\"' inside a field: a quoted field must begin with it, right behind the comma");
     c->line = sv_sub(c->line, text.len, c->line.len);
     return record_put(c, r, text);
 }
@@ -108,9 +110,10 @@ static int parse_quoted(struct csv *c, struct csv_record *r)
         if (!c->line.len || c->line.ptr[0] == ',')
             return 0;
         if (c->line.ptr[0] != '"')
-            return error_set_at(c->err, -EINVAL, c->file, c->line_number, column_of(c, c->line.ptr),
-                                "expected a comma or the end of the line behind a closing '\"', but found '%c'",
-                                c->line.ptr[0]);
+            return error_set_at(
+                c->err, -EINVAL, c->file, c->line_number, column_of(c, c->line.ptr),
+                "expected a comma or the end of the line behind a closing '\"', but found '%c'",
+                c->line.ptr[0]);
         rc = record_put(c, r, SV("\""));
         if (rc < 0)
             return rc;
@@ -121,7 +124,8 @@ static int parse_quoted(struct csv *c, struct csv_record *r)
 static int parse_field(struct csv *c, struct csv_record *r)
 {
     size_t start = r->used;
-    struct csv_field field = {.start = start, .line = c->line_number, .column = column_of(c, c->line.ptr)};
+    struct csv_field field = {
+        .start = start, .line = c->line_number, .column = column_of(c, c->line.ptr)};
     int rc = sv_starts_with(c->line, SV("\"")) ? parse_quoted(c, r) : parse_plain(c, r);
     if (rc < 0)
         return rc;
@@ -192,16 +196,21 @@ static int unknown_name(const struct row *row, struct error *err)
     struct sv bare = sv_trim(row->name, " \t\r\n");
     if (field_find_by_name(bare))
         return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
-                            "only spaces may stand beside '%.*s', but found a tab or a line break", SV_FMT(bare));
+                            "only spaces may stand beside '%.*s', but found a tab or a line break",
+                            SV_FMT(bare));
     if (nearest)
         return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
-                            "unknown field '%.*s'; the nearest known one is '%s'", SV_FMT(name), nearest);
+                            "unknown field '%.*s'; the nearest known one is '%s'", SV_FMT(name),
+                            nearest);
     return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
-                        "unknown field '%.*s'; expected a DCGM_FI_*, DCGM_EXP_* or dcgm_* name", SV_FMT(name));
+                        "unknown field '%.*s'; expected a DCGM_FI_*, DCGM_EXP_* or dcgm_* name",
+                        SV_FMT(name));
 }
 
-// dcgm-exporter checks the type of DCGM's fields only: on its own counters (and the placeholder, id 0) it echoes any.
-static int find_type(const struct row *row, const struct field_info *field, enum counter_type *out, struct error *err)
+// dcgm-exporter checks the type of DCGM's fields only: on its own counters (and the placeholder, id
+// 0) it echoes any.
+static int find_type(const struct row *row, const struct field_info *field, enum counter_type *out,
+                     struct error *err)
 {
     bool own = field->id >= FIELD_EXP_FIRST || field->id == 0;
     for (size_t i = 0; i < ARRAY_SIZE(type_texts); i++) {
@@ -220,7 +229,8 @@ static int find_type(const struct row *row, const struct field_info *field, enum
                         SV_FMT(type));
 }
 
-// Text goes onto the page: what no scraper could read is refused here. A type stands on one line unescaped.
+// Text goes onto the page: what no scraper could read is refused here. A type stands on one line
+// unescaped.
 static int check_text(const struct row *row, struct error *err)
 {
     for (size_t i = 0; i < row->type.len; i++)
@@ -274,7 +284,8 @@ static int add_row(struct counter_list *l, const struct row *row, struct error *
         }
     }
     if (l->count >= LIMIT_COUNTERS)
-        return error_set_at(err, -E2BIG, row->file, row->line, 0, "more than %u counters", LIMIT_COUNTERS);
+        return error_set_at(err, -E2BIG, row->file, row->line, 0, "more than %u counters",
+                            LIMIT_COUNTERS);
     c.name = sv_dup(row->name);
     c.type_text = sv_dup(row->type);
     c.help = sv_dup(row->help);
@@ -343,8 +354,8 @@ int counters_parse(struct sv text, const char *file, struct counter_list *out, s
     return 0;
 }
 
-int counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help, const char *file,
-                 unsigned line, struct error *err)
+int counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help,
+                 const char *file, unsigned line, struct error *err)
 {
     struct row row = {
         .name = sv_trim(name, " "),

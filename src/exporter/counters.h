@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters file: which fields are exported, under which type and help text (dcgm-exporter's CSV).
-// Grammar: RFC 4180 fields, '#' as first byte starts a comment, three fields a record, spaces trimmed.
+// The counters file: which fields are exported, under which type and help text (dcgm-exporter's
+// CSV). Grammar: RFC 4180 fields, '#' as first byte starts a comment, three fields a record, spaces
+// trimmed.
 #pragma once
 
 #include "base/error.h"
@@ -18,7 +19,7 @@ enum counter_type {
 
 struct counter {
     const struct field_info *field; // shared
-    char *name; // as spelled in the file: the exposed metric name
+    char *name;                     // as spelled in the file: the exposed metric name
     char *help;
     char *type_text; // as spelled, echoed on the TYPE line
     enum counter_type type;
@@ -32,11 +33,13 @@ struct counter_list {
 };
 
 void counter_list_deinit(struct counter_list *l);
-// The first row of a field id wins; later ones are counted and logged by the caller. 0; -EINVAL with *err: file, line,
-// column, what was found, what was expected, and for an unknown name the nearest one; -ENOMEM; -E2BIG.
-int must_use counters_parse(struct sv text, const char *file, struct counter_list *out, struct error *err);
+// The first row of a field id wins; later ones are counted and logged by the caller. 0; -EINVAL
+// with *err: file, line, column, what was found, what was expected, and for an unknown name the
+// nearest one; -ENOMEM; -E2BIG.
+int must_use counters_parse(struct sv text, const char *file, struct counter_list *out,
+                            struct error *err);
 // Adds one row from another source (the YAML config), same rules; line is for messages.
-int must_use counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help, const char *file,
-                          unsigned line, struct error *err);
+int must_use counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help,
+                          const char *file, unsigned line, struct error *err);
 void counters_sort(struct counter_list *l);
 int must_use counters_load(const char *path, struct counter_list *out, struct error *err);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The field catalogue: every field id and name of NVIDIA DCGM up to 4.6 with its aliases, type, level and unit,
-// and what podgpu knows of where its value comes from. The rows are generated (script/make-catalogue) from
-// data/dcgm-fields.tsv into catalogue_table.c; ids are NVIDIA's public field ids and never move.
+// The field catalogue: every field id and name of NVIDIA DCGM up to 4.6 with its aliases, type,
+// level and unit, and what podgpu knows of where its value comes from. The rows are generated
+// (script/make-catalogue) from data/dcgm-fields.tsv into catalogue_table.c; ids are NVIDIA's public
+// field ids and never move.
 #pragma once
 
 #include <stdbool.h>
@@ -33,18 +34,18 @@ enum field_level {
 
 // How the NVML source gets it.
 enum field_origin {
-    FIELD_ORIGIN_NONE, // NVML has no such number (DCGM may)
-    FIELD_ORIGIN_CALL, // a function of its own
+    FIELD_ORIGIN_NONE,        // NVML has no such number (DCGM may)
+    FIELD_ORIGIN_CALL,        // a function of its own
     FIELD_ORIGIN_FIELD_VALUE, // nvmlDeviceGetFieldValues
-    FIELD_ORIGIN_GPM, // GPU performance monitoring, Hopper and later
-    FIELD_ORIGIN_EVENT, // XID events
+    FIELD_ORIGIN_GPM,         // GPU performance monitoring, Hopper and later
+    FIELD_ORIGIN_EVENT,       // XID events
 };
 
 // How often it is worth asking: the cost class of the call behind it.
 enum field_class {
-    FIELD_CLASS_FAST, // 1 s
+    FIELD_CLASS_FAST,   // 1 s
     FIELD_CLASS_MEDIUM, // 10 s
-    FIELD_CLASS_SLOW, // 30 s
+    FIELD_CLASS_SLOW,   // 30 s
     FIELD_CLASS_STATIC, // once per enumeration, refreshed every 10 minutes
     FIELD_CLASS_COUNT,
 };
@@ -53,13 +54,13 @@ struct field_info {
     uint16_t id;
     uint16_t nvml_field_id; // NVML_FI_*, 0: none
     uint16_t gpm_metric_id; // NVML_GPM_METRIC_*, 0: none
-    uint8_t type; // enum field_type
-    uint8_t level; // enum field_level
-    uint8_t origin; // enum field_origin
-    uint8_t cost; // enum field_class
-    const char *name; // the name that counters files use most: DCGM_FI_* of DCGM 4.5
-    const char *unit; // "MHz", "MiB", "ratio0-1", ...
-    const char *what; // one plain line for docs/metrics.md
+    uint8_t type;           // enum field_type
+    uint8_t level;          // enum field_level
+    uint8_t origin;         // enum field_origin
+    uint8_t cost;           // enum field_class
+    const char *name;       // the name that counters files use most: DCGM_FI_* of DCGM 4.5
+    const char *unit;       // "MHz", "MiB", "ratio0-1", ...
+    const char *what;       // one plain line for docs/metrics.md
 };
 
 // One accepted spelling. Aliases, old and 4.6 names and the lower-case 1.x names are all rows.

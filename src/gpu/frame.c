@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: the reader keeps one buffer whose front is always the start of a frame, so every struct in a frame
-// lies aligned as malloc gave it (the header is 8 bytes). The frame handed out last is dropped at the next
-// frame_reader_next, which moves what is behind it to the front; frame_reader_space never offers more than a page
-// beyond the announced frame, so that move stays small and memory follows what was really sent.
-// Checks come first and alone: a frame is handed out only when every count, index, enum and flag in it holds.
+// How it works: the reader keeps one buffer whose front is always the start of a frame, so every
+// struct in a frame lies aligned as malloc gave it (the header is 8 bytes). The frame handed out
+// last is dropped at the next frame_reader_next, which moves what is behind it to the front;
+// frame_reader_space never offers more than a page beyond the announced frame, so that move stays
+// small and memory follows what was really sent. Checks come first and alone: a frame is handed out
+// only when every count, index, enum and flag in it holds.
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -17,9 +18,12 @@
 #define READ_BYTES 4096u
 
 _Static_assert(sizeof(struct frame_header) == 8, "payload must stay 8-byte aligned");
-_Static_assert(sizeof(struct frame_entities) % _Alignof(struct frame_entity) == 0, "list follows head");
-_Static_assert(sizeof(struct frame_sample) % _Alignof(struct frame_record) == 0, "list follows head");
-_Static_assert(sizeof(struct frame_events) % _Alignof(struct frame_event) == 0, "list follows head");
+_Static_assert(sizeof(struct frame_entities) % _Alignof(struct frame_entity) == 0,
+               "list follows head");
+_Static_assert(sizeof(struct frame_sample) % _Alignof(struct frame_record) == 0,
+               "list follows head");
+_Static_assert(sizeof(struct frame_events) % _Alignof(struct frame_event) == 0,
+               "list follows head");
 _Static_assert(sizeof(struct frame_record) == 24, "no padding: LIMIT_FRAME_BYTES counts on it");
 _Static_assert(sizeof(struct frame_call_page) <= FRAME_CALL_PAGE_BYTES, "the shared page holds it");
 
@@ -125,14 +129,16 @@ static const char *check_gpu(const struct frame_entity *e, size_t self, uint64_t
 static const char *check_instance(const struct frame_entity *list, uint32_t count, size_t self)
 {
     const struct frame_entity *e = &list[self];
-    if (e->parent >= count || list[e->parent].kind != FRAME_ENTITY_GPU || list[e->parent].index != e->index)
+    if (e->parent >= count || list[e->parent].kind != FRAME_ENTITY_GPU ||
+        list[e->parent].index != e->index)
         return "entities: parent of an instance";
     if (e->gpu_instance_id == UINT32_MAX || e->instance_entity_id == UINT32_MAX)
         return "entities: instance ids";
     if (e->slices > e->total_slices)
         return "entities: slices";
     for (size_t i = 0; i < self; i++) {
-        bool same_instance = list[i].index == e->index && list[i].gpu_instance_id == e->gpu_instance_id;
+        bool same_instance =
+            list[i].index == e->index && list[i].gpu_instance_id == e->gpu_instance_id;
         if (list[i].kind == FRAME_ENTITY_GPU_I &&
             (same_instance || list[i].instance_entity_id == e->instance_entity_id))
             return "entities: an instance twice";
@@ -140,7 +146,8 @@ static const char *check_instance(const struct frame_entity *list, uint32_t coun
     return NULL;
 }
 
-static const char *check_entity(struct frame_entity *list, uint32_t count, size_t self, uint64_t *seen)
+static const char *check_entity(struct frame_entity *list, uint32_t count, size_t self,
+                                uint64_t *seen)
 {
     struct frame_entity *e = &list[self];
     if (e->kind != FRAME_ENTITY_GPU && e->kind != FRAME_ENTITY_GPU_I)
@@ -154,13 +161,15 @@ static const char *check_entity(struct frame_entity *list, uint32_t count, size_
     SANITISE(e->name);
     SANITISE(e->bus_id);
     SANITISE(e->profile);
-    return e->kind == FRAME_ENTITY_GPU ? check_gpu(e, self, seen) : check_instance(list, count, self);
+    return e->kind == FRAME_ENTITY_GPU ? check_gpu(e, self, seen)
+                                       : check_instance(list, count, self);
 }
 
 static const char *check_entities(struct frame_reader *r, struct frame_entities *head, size_t bytes)
 {
     _Static_assert(LIMIT_GPUS <= 64, "one bit a GPU");
-    if (bytes < sizeof(*head) || !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_entity), 0))
+    if (bytes < sizeof(*head) ||
+        !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_entity), 0))
         return "entities: length";
     if (head->count > LIMIT_ENTITIES)
         return "entities: count";
@@ -186,7 +195,8 @@ static const char *check_record(struct frame_record *rec, uint32_t entity_count,
         return "sample: entity";
     if (rec->status >= FRAME_STATUS_END)
         return "sample: status";
-    if (rec->type >= FRAME_VALUE_TYPE_END || (rec->status == FRAME_OK) != (rec->type != FRAME_VALUE_NONE))
+    if (rec->type >= FRAME_VALUE_TYPE_END ||
+        (rec->status == FRAME_OK) != (rec->type != FRAME_VALUE_NONE))
         return "sample: value type";
     if (rec->type == FRAME_VALUE_DOUBLE && !isfinite(rec->value.f64)) {
         rec->status = FRAME_INVALID;
@@ -211,7 +221,8 @@ static const char *check_records(struct frame_record *list, uint32_t count, uint
         if (wrong)
             return wrong;
     }
-    // Mending one string may have cut a character of another that overlaps it: only a broken writer overlaps them.
+    // Mending one string may have cut a character of another that overlaps it: only a broken writer
+    // overlaps them.
     for (size_t i = 0; changed && i < count; i++) {
         struct sv s;
         if (list[i].type == FRAME_VALUE_STRING &&
@@ -221,10 +232,11 @@ static const char *check_records(struct frame_record *list, uint32_t count, uint
     return NULL;
 }
 
-static const char *check_sample(const struct frame_reader *r, struct frame_sample *head, size_t bytes)
+static const char *check_sample(const struct frame_reader *r, struct frame_sample *head,
+                                size_t bytes)
 {
-    if (bytes < sizeof(*head) || !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_record),
-                                          head->string_bytes))
+    if (bytes < sizeof(*head) || !adds_up(bytes, sizeof(*head), head->count,
+                                          sizeof(struct frame_record), head->string_bytes))
         return "sample: length";
     if (head->classes >> FIELD_CLASS_COUNT)
         return "sample: classes";
@@ -240,9 +252,11 @@ static const char *check_sample(const struct frame_reader *r, struct frame_sampl
     return check_records(list, head->count, r->entity_count, strings);
 }
 
-static const char *check_events(const struct frame_reader *r, struct frame_events *head, size_t bytes)
+static const char *check_events(const struct frame_reader *r, struct frame_events *head,
+                                size_t bytes)
 {
-    if (bytes < sizeof(*head) || !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_event), 0))
+    if (bytes < sizeof(*head) ||
+        !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_event), 0))
         return "events: length";
     if (head->generation != r->generation) {
         head->count = 0;
@@ -276,7 +290,8 @@ static const char *check_watch(const struct frame_watch *head, size_t bytes)
 }
 
 // Checks the payload and points *out into it.
-static const char *open_payload(struct frame_reader *r, char *payload, size_t bytes, struct frame *out)
+static const char *open_payload(struct frame_reader *r, char *payload, size_t bytes,
+                                struct frame *out)
 {
     void *p = payload;
     const char *wrong = "type";

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source process (podgpu-source) and the exporter say to each other over a SOCK_STREAM socketpair.
+// What a source process (podgpu-source) and the exporter say to each other over a SOCK_STREAM
+// socketpair.
 //
-// Both ends are the same build on one machine, so numbers are native-endian and structs are sent as they lie in
-// memory; still the exporter trusts nothing in them (frame_reader checks every length, count, index and enum).
-// A frame is struct frame_header and `bytes` bytes of payload. Source to exporter: HELLO first, then STATE, ENTITIES,
-// SAMPLE and EVENTS in any order. Exporter to source: WATCH, again at every reload. End of file ends either side.
+// Both ends are the same build on one machine, so numbers are native-endian and structs are sent as
+// they lie in memory; still the exporter trusts nothing in them (frame_reader checks every length,
+// count, index and enum). A frame is struct frame_header and `bytes` bytes of payload. Source to
+// exporter: HELLO first, then STATE, ENTITIES, SAMPLE and EVENTS in any order. Exporter to source:
+// WATCH, again at every reload. End of file ends either side.
 //
-// The process is started as `podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH]` with the socket as
-// fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
+// The process is started as `podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH]`
+// with the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
 #pragma once
 
 #include <stdbool.h>
@@ -53,24 +55,24 @@ struct frame_hello {
 
 // STATE: sent when it changes. A source that is not READY keeps trying by itself with backoff.
 enum frame_state_code {
-    FRAME_STATE_READY, // library open, driver answering
+    FRAME_STATE_READY,      // library open, driver answering
     FRAME_STATE_NO_LIBRARY, // vendor library not found, or a stub
-    FRAME_STATE_NO_DRIVER, // library there, kernel driver not loaded
+    FRAME_STATE_NO_DRIVER,  // library there, kernel driver not loaded
     FRAME_STATE_NO_PERMISSION,
     FRAME_STATE_MISMATCH, // library and kernel driver differ in version
-    FRAME_STATE_FAILED, // anything else; vendor_code says what
+    FRAME_STATE_FAILED,   // anything else; vendor_code says what
     FRAME_STATE_END,
 };
 
 struct frame_state {
-    uint32_t code; // enum frame_state_code
-    int32_t vendor_code; // nvmlReturn_t, 0 when READY
+    uint32_t code;             // enum frame_state_code
+    int32_t vendor_code;       // nvmlReturn_t, 0 when READY
     uint32_t xid_events_armed; // 1 while the event set is registered
-    uint32_t kmsg_armed; // 1 while /dev/kmsg is being read
-    char text[256]; // one line for people; empty when READY
+    uint32_t kmsg_armed;       // 1 while /dev/kmsg is being read
+    char text[256];            // one line for people; empty when READY
     char driver_version[80];
     char library_version[80]; // NVML version
-    char library_path[256]; // where the library was found, "" if unknown
+    char library_path[256];   // where the library was found, "" if unknown
 };
 
 // ENTITIES: the whole list, whenever it changes. Records name an entity by its index here.
@@ -91,44 +93,45 @@ enum frame_entity_state {
 };
 
 struct frame_entity {
-    uint8_t kind; // enum frame_entity_kind
-    uint8_t state; // enum frame_entity_state
-    uint8_t mig_enabled; // GPU: MIG mode is on
-    uint8_t gpm; // 1: GPM supported
-    uint32_t index; // NVML index of the GPU (of the parent, for an instance)
-    uint32_t parent; // instance: index in this list of its GPU; GPU: its own index
-    uint32_t minor; // /dev/nvidiaN of the GPU; UINT32_MAX unknown
+    uint8_t kind;             // enum frame_entity_kind
+    uint8_t state;            // enum frame_entity_state
+    uint8_t mig_enabled;      // GPU: MIG mode is on
+    uint8_t gpm;              // 1: GPM supported
+    uint32_t index;           // NVML index of the GPU (of the parent, for an instance)
+    uint32_t parent;          // instance: index in this list of its GPU; GPU: its own index
+    uint32_t minor;           // /dev/nvidiaN of the GPU; UINT32_MAX unknown
     uint32_t gpu_instance_id; // NVML GI id; UINT32_MAX for a GPU
-    uint32_t instance_entity_id; // DCGM's GPU_I id: index * max MIG devices + n; UINT32_MAX for a GPU
-    uint32_t slices; // instance: compute slices; GPU: 0
-    uint32_t total_slices; // GPU slices of the board (7 or 8 with MIG), 0 without
-    char uuid[96]; // "GPU-..." or "MIG-..." (of the instance's first compute instance)
-    char legacy_uuid[96]; // instance: "MIG-GPU-<uuid>/gi/ci", else ""
-    char name[96]; // of the GPU: "NVIDIA A10G"
-    char bus_id[32]; // "00000000:1B:00.0"
-    char profile[32]; // instance: "1g.10gb"
+    uint32_t
+        instance_entity_id; // DCGM's GPU_I id: index * max MIG devices + n; UINT32_MAX for a GPU
+    uint32_t slices;        // instance: compute slices; GPU: 0
+    uint32_t total_slices;  // GPU slices of the board (7 or 8 with MIG), 0 without
+    char uuid[96];          // "GPU-..." or "MIG-..." (of the instance's first compute instance)
+    char legacy_uuid[96];   // instance: "MIG-GPU-<uuid>/gi/ci", else ""
+    char name[96];          // of the GPU: "NVIDIA A10G"
+    char bus_id[32];        // "00000000:1B:00.0"
+    char profile[32];       // instance: "1g.10gb"
 };
 
-// Only strings above are NUL-terminated within their arrays; the reader enforces it and valid UTF-8 (each bad byte
-// becomes '?').
+// Only strings above are NUL-terminated within their arrays; the reader enforces it and valid UTF-8
+// (each bad byte becomes '?').
 struct frame_entities {
     uint32_t generation; // grows with each list; SAMPLE and EVENTS carry it
-    uint32_t count; // <= LIMIT_ENTITIES
+    uint32_t count;      // <= LIMIT_ENTITIES
     // struct frame_entity[count]
 };
 
 // SAMPLE: what one pass over some cost classes gave.
 enum frame_status {
     FRAME_OK,
-    FRAME_NO_DATA, // nothing yet (first GPM cycle, no XID event channel, rate without a base)
+    FRAME_NO_DATA,       // nothing yet (first GPM cycle, no XID event channel, rate without a base)
     FRAME_NOT_SUPPORTED, // this GPU, or this entity, has no such value
-    FRAME_NO_SYMBOL, // the driver is older than the function
+    FRAME_NO_SYMBOL,     // the driver is older than the function
     FRAME_NO_PERMISSION,
-    FRAME_NEEDS_DCGM, // NVML has no such number
-    FRAME_NEEDS_GPM, // a profiling field on a GPU before Hopper: DCGM's profiling module only
-    FRAME_LOST, // the GPU is gone
+    FRAME_NEEDS_DCGM,   // NVML has no such number
+    FRAME_NEEDS_GPM,    // a profiling field on a GPU before Hopper: DCGM's profiling module only
+    FRAME_LOST,         // the GPU is gone
     FRAME_VENDOR_ERROR, // value.i64 holds the vendor's code
-    FRAME_INVALID, // the driver's number is out of any sense (temperature > 200, NaN)
+    FRAME_INVALID,      // the driver's number is out of any sense (temperature > 200, NaN)
     FRAME_STATUS_END,
 };
 
@@ -141,10 +144,10 @@ enum frame_value_type {
 };
 
 struct frame_record {
-    uint32_t entity; // index in ENTITIES
-    uint16_t field; // DCGM field id
-    uint8_t status; // enum frame_status
-    uint8_t type; // enum frame_value_type
+    uint32_t entity;   // index in ENTITIES
+    uint16_t field;    // DCGM field id
+    uint8_t status;    // enum frame_status
+    uint8_t type;      // enum frame_value_type
     uint64_t taken_ns; // CLOCK_MONOTONIC when the value was read
     union {
         int64_t i64;
@@ -155,10 +158,10 @@ struct frame_record {
 struct frame_sample {
     uint32_t generation;
     uint32_t watch_id; // of the WATCH it answers
-    uint32_t classes; // bit per enum field_class covered
-    uint32_t count; // records
+    uint32_t classes;  // bit per enum field_class covered
+    uint32_t count;    // records
     uint32_t string_bytes;
-    uint32_t vendor_calls; // made for this sample
+    uint32_t vendor_calls;         // made for this sample
     uint64_t started_ns, ended_ns; // CLOCK_MONOTONIC
     // struct frame_record[count], then string_bytes bytes
 };
@@ -175,9 +178,9 @@ struct frame_event {
     uint32_t origin; // enum frame_event_origin
     uint32_t xid;
     uint32_t gpu_instance_id; // UINT32_MAX: not attributable
-    uint64_t taken_ns; // CLOCK_MONOTONIC
-    uint64_t wall_ns; // since 1970
-    char text[160]; // kernel line, cut and sanitised; "" from NVML
+    uint64_t taken_ns;        // CLOCK_MONOTONIC
+    uint64_t wall_ns;         // since 1970
+    char text[160];           // kernel line, cut and sanitised; "" from NVML
 };
 
 struct frame_events {
@@ -196,14 +199,16 @@ struct frame_watch {
 
 // The shared page: the source writes it around every vendor call, the exporter's watchdog reads it.
 struct frame_call_page {
-    uint64_t entered_ns; // CLOCK_MONOTONIC, 0 while no call is in flight (written last, release order)
+    uint64_t
+        entered_ns; // CLOCK_MONOTONIC, 0 while no call is in flight (written last, release order)
     uint32_t index; // NVML index of the GPU asked, UINT32_MAX for none
     uint32_t calls; // count of vendor calls so far
-    char call[64]; // function name
+    char call[64];  // function name
 };
 
 // --- Writing: one frame into a buffer ---
-// frame_begin remembers where the frame starts; frame_end fills in the length. Errors stick in the buffer.
+// frame_begin remembers where the frame starts; frame_end fills in the length. Errors stick in the
+// buffer.
 size_t frame_begin(struct buf *b, enum frame_type type);
 void frame_end(struct buf *b, size_t start);
 
@@ -221,7 +226,7 @@ struct frame {
         struct {
             const struct frame_sample *head;
             const struct frame_record *list; // head->count
-            struct sv strings; // every string record lies inside, checked
+            struct sv strings;               // every string record lies inside, checked
         } sample;
         struct {
             const struct frame_events *head;
@@ -235,9 +240,9 @@ struct frame {
 };
 
 struct frame_reader {
-    struct buf input; // ceiling LIMIT_FRAME_BYTES + header + one read
-    size_t consumed; // of input, by the frame last returned
-    int failed; // negative errno once the stream is unusable
+    struct buf input;      // ceiling LIMIT_FRAME_BYTES + header + one read
+    size_t consumed;       // of input, by the frame last returned
+    int failed;            // negative errno once the stream is unusable
     uint32_t entity_count; // of the last ENTITIES, bounds the indices in SAMPLE and EVENTS
     uint32_t generation;
     uint64_t gpu_bits[LIMIT_ENTITIES / 64]; // which of them are GPUs
@@ -245,19 +250,21 @@ struct frame_reader {
 
 void frame_reader_init(struct frame_reader *r);
 void frame_reader_deinit(struct frame_reader *r);
-// Room for more bytes at *out_space (at least 4 KiB, grows as a large frame arrives); then frame_reader_commit.
-// Ends the life of the frame returned last. 0 or -ENOMEM.
+// Room for more bytes at *out_space (at least 4 KiB, grows as a large frame arrives); then
+// frame_reader_commit. Ends the life of the frame returned last. 0 or -ENOMEM.
 int must_use frame_reader_space(struct frame_reader *r, char **out_space, size_t *out_bytes);
 void frame_reader_commit(struct frame_reader *r, size_t bytes);
-// 1: *out holds the next frame. 0: more bytes are needed. -EPROTO: not our protocol or a field out of range;
-// *what names it (static text); the stream is unusable from then on. -EFBIG: announced length over the ceiling.
-// Samples and events of another generation than the last ENTITIES are returned with count 0. What the reader mends:
-// text (see struct frame_entity; string values alike), and a double that is not finite becomes FRAME_INVALID.
+// 1: *out holds the next frame. 0: more bytes are needed. -EPROTO: not our protocol or a field out
+// of range; *what names it (static text); the stream is unusable from then on. -EFBIG: announced
+// length over the ceiling. Samples and events of another generation than the last ENTITIES are
+// returned with count 0. What the reader mends: text (see struct frame_entity; string values
+// alike), and a double that is not finite becomes FRAME_INVALID.
 int must_use frame_reader_next(struct frame_reader *r, struct frame *out, const char **what);
 
-// The text of a string record; false when it is none, or reaches outside strings (never after frame_reader_next).
+// The text of a string record; false when it is none, or reaches outside strings (never after
+// frame_reader_next).
 bool frame_record_string(const struct frame_record *rec, struct sv strings, struct sv *out);
 
-const char *frame_status_text(enum frame_status status); // "not_supported", for reason labels
+const char *frame_status_text(enum frame_status status);  // "not_supported", for reason labels
 const char *frame_state_text(enum frame_state_code code); // "no_library"
 const char *frame_entity_state_text(enum frame_entity_state state); // "lost"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parsing fills two sorted sets of ids; choosing walks the device list. Ranges are written out id by id, bounded by
-// SELECTION_MAX_IDS a letter, so a range like 0-4000000000 fails instead of filling memory.
+// Parsing fills two sorted sets of ids; choosing walks the device list. Ranges are written out id
+// by id, bounded by SELECTION_MAX_IDS a letter, so a range like 0-4000000000 fails instead of
+// filling memory.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -60,7 +61,8 @@ static int parse_id(struct sv text, uint32_t *out, struct error *err)
     if (rc == -ERANGE)
         return error_set(err, -EINVAL, "device id '%.*s' is too large", SV_FMT(text));
     if (rc < 0)
-        return error_set(err, -EINVAL, "expected a device id (a number), but found '%.*s'", SV_FMT(text));
+        return error_set(err, -EINVAL, "expected a device id (a number), but found '%.*s'",
+                         SV_FMT(text));
     *out = (uint32_t)id;
     return 0;
 }
@@ -76,7 +78,8 @@ static int parse_item(struct sv item, struct id_set *set, struct error *err)
     }
     (void)sv_next(&rest, '-', &first);
     if (!first.len || !rest.len || sv_find_char(rest, '-') != (size_t)-1)
-        return error_set(err, -EINVAL, "range can only be '<number>-<number>', but found '%.*s'", SV_FMT(item));
+        return error_set(err, -EINVAL, "range can only be '<number>-<number>', but found '%.*s'",
+                         SV_FMT(item));
     int rc = parse_id(first, &from, err);
     if (rc == 0)
         rc = parse_id(rest, &to, err);
@@ -107,14 +110,17 @@ static int parse_term(struct sv term, struct selection *s, struct error *err)
     struct sv letter = has_list ? sv_sub(term, 0, colon) : term;
     struct sv list = has_list ? sv_sub(term, colon + 1, term.len) : SV("");
     if (sv_find_char(list, ':') != (size_t)-1)
-        return error_set(err, -EINVAL, "'%.*s': there can only be one range after a letter", SV_FMT(term));
+        return error_set(err, -EINVAL, "'%.*s': there can only be one range after a letter",
+                         SV_FMT(term));
     if (sv_equals(letter, SV("f")))
-        return error_set(err, -EINVAL, "no range and no other option can go with 'f', but found '%.*s'",
+        return error_set(err, -EINVAL,
+                         "no range and no other option can go with 'f', but found '%.*s'",
                          SV_FMT(term));
     bool gpus = sv_equals(letter, SV("g"));
     if (!gpus && !sv_equals(letter, SV("i")))
         return error_set(err, -EINVAL,
-                         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found '%.*s'",
+                         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', "
+                         "but found '%.*s'",
                          SV_FMT(term));
     if (gpus ? s->gpus : s->instances)
         return error_set(err, -EINVAL, "'%.*s' is given twice", SV_FMT(letter));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of frames arriving in odd pieces. Byte 0: bit 0 puts a valid entity list before the input, so that samples and
-// events get past their indices; byte 1: size of the pieces less one. The rest is the stream. Every frame that comes
-// out is read to its last byte, so that a bad length is caught by the sanitizer, and held against its promises.
+// A stream of frames arriving in odd pieces. Byte 0: bit 0 puts a valid entity list before the
+// input, so that samples and events get past their indices; byte 1: size of the pieces less one.
+// The rest is the stream. Every frame that comes out is read to its last byte, so that a bad length
+// is caught by the sanitizer, and held against its promises.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -55,7 +55,7 @@ static void the_grammar_is_that_of_go(void **state)
         {"DCGM_FI_DEV_GPU_TEMP,gauge,h", "h"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,h\n", "h"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,h\r\n", "h"},
-        {"DCGM_FI_DEV_GPU_TEMP,gauge,h\r", "h"}, // dropped at the end of the file
+        {"DCGM_FI_DEV_GPU_TEMP,gauge,h\r", "h"},       // dropped at the end of the file
         {"DCGM_FI_DEV_GPU_TEMP,gauge,h\ri\n", "h\ri"}, // not at the end of a line: data
         {"DCGM_FI_DEV_GPU_TEMP ,  gauge  ,  h h  ", "h h"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,\th\t", "\th\t"}, // spaces only are trimmed
@@ -74,7 +74,9 @@ static void the_grammar_is_that_of_go(void **state)
         {"DCGM_FI_DEV_GPU_TEMP,gauge,#h", "#h"},
         {"#DCGM_FI_DEV_GPU_TEMP,gauge,\"\n\n\r\nDCGM_FI_DEV_GPU_TEMP,gauge,h\n#\n\n", "h"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,\xc3\xa9", "\xc3\xa9"},
-        {"\xef\xbb\xbf" "DCGM_FI_DEV_GPU_TEMP,gauge,h", "h"}, // a byte order mark is ours to forgive
+        {"\xef\xbb\xbf"
+         "DCGM_FI_DEV_GPU_TEMP,gauge,h",
+         "h"}, // a byte order mark is ours to forgive
         {"\xef\xbb\xbf# c\nDCGM_FI_DEV_GPU_TEMP,gauge,h", "h"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -107,7 +109,8 @@ static void each_mistake_is_told_with_its_place(void **state)
         {"DCGM_FI_DEV_GPU_TMP,gauge,x", 1, 1,
          "unknown field 'DCGM_FI_DEV_GPU_TMP'; the nearest known one is 'DCGM_FI_DEV_GPU_TEMP'"},
         {"# c\n\nDCGM_EXP_XID_ERRORS_COUNTXXX, gauge, temperature", 3, 1,
-         "unknown field 'DCGM_EXP_XID_ERRORS_COUNTXXX'; the nearest known one is 'DCGM_EXP_XID_ERRORS_COUNT'"},
+         "unknown field 'DCGM_EXP_XID_ERRORS_COUNTXXX'; the nearest known one is "
+         "'DCGM_EXP_XID_ERRORS_COUNT'"},
         {"dcgm_fi_dev_gpu_temp,gauge,x", 1, 1,
          "unknown field 'dcgm_fi_dev_gpu_temp'; the nearest known one is 'DCGM_FI_DEV_GPU_TEMP'"},
         {"DCGM_FI_DEV_GPU_TEMP\t,gauge,x", 1, 1,
@@ -127,7 +130,8 @@ static void each_mistake_is_told_with_its_place(void **state)
         {"DCGM_FI_DEV_GPU_TEMP", 1, 1, "expected 3 fields (name, type, help), but found 1"},
         {"   ", 1, 1, "expected 3 fields (name, type, help), but found 1"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,a, b", 1, 1,
-         "expected 3 fields (name, type, help), but found 4 (a help text with a comma in it must be quoted)"},
+         "expected 3 fields (name, type, help), but found 4 (a help text with a comma in it must "
+         "be quoted)"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,x\nDCGM_FI_DEV_SM_CLOCK,gauge\n", 2, 1,
          "expected 3 fields (name, type, help), but found 2"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge, \"x\"", 1, 29,
@@ -140,8 +144,10 @@ static void each_mistake_is_told_with_its_place(void **state)
          "expected a comma or the end of the line behind a closing '\"', but found ' '"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,\"a\nb\"c", 2, 3,
          "expected a comma or the end of the line behind a closing '\"', but found 'c'"},
-        {"\nDCGM_FI_DEV_GPU_TEMP,gauge,\"a\n\n", 2, 28, "the quoted field that begins here is never closed"},
-        {"DCGM_FI_DEV_GPU_TEMP,gauge,\"", 1, 28, "the quoted field that begins here is never closed"},
+        {"\nDCGM_FI_DEV_GPU_TEMP,gauge,\"a\n\n", 2, 28,
+         "the quoted field that begins here is never closed"},
+        {"DCGM_FI_DEV_GPU_TEMP,gauge,\"", 1, 28,
+         "the quoted field that begins here is never closed"},
         {"\"DCGM_FI_DEV_GPU_TEMP\n\",x,y", 1, 1,
          "only spaces may stand beside 'DCGM_FI_DEV_GPU_TEMP', but found a tab or a line break"},
         {"DCGM_FI_DEV_GPU_TEMP,gauge,\xe9t\xe9", 1, 28, "the help is not UTF-8 text"},
@@ -166,7 +172,8 @@ static void nul_bytes_are_no_text(void **state)
     static const char text[] = "DCGM_FI_DEV_GPU_TEMP,gauge,a\0b\n";
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
-    assert_int_equal(counters_parse((struct sv){text, sizeof(text) - 1}, "c.csv", &l, &err), -EINVAL);
+    assert_int_equal(counters_parse((struct sv){text, sizeof(text) - 1}, "c.csv", &l, &err),
+                     -EINVAL);
     assert_string_equal(err.text, "the help is not UTF-8 text");
 }
 
@@ -177,17 +184,16 @@ static void each_type_is_known(void **state)
         const char *text;
         enum counter_type type;
     } cases[] = {
-        {"gauge", COUNTER_GAUGE},
-        {"counter", COUNTER_COUNTER},
-        {"histogram", COUNTER_HISTOGRAM},
-        {"summary", COUNTER_SUMMARY},
+        {"gauge", COUNTER_GAUGE},         {"counter", COUNTER_COUNTER},
+        {"histogram", COUNTER_HISTOGRAM}, {"summary", COUNTER_SUMMARY},
         {"label", COUNTER_LABEL},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct counter_list l = {0};
         struct error err = ERROR_INIT;
-        assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), sv_from(cases[i].text), SV("h"), "c.yaml", 4,
-                                      &err), 0);
+        assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), sv_from(cases[i].text),
+                                      SV("h"), "c.yaml", 4, &err),
+                         0);
         assert_int_equal(l.rows[0].type, cases[i].type);
         assert_string_equal(l.rows[0].type_text, cases[i].text);
         counter_list_deinit(&l);
@@ -197,8 +203,9 @@ static void each_type_is_known(void **state)
 static void own_counters_and_the_placeholder_take_any_type(void **state)
 {
     (void)state;
-    struct counter_list l = PARSED("DCGM_EXP_XID_ERRORS_COUNT,whatever,x\nDCGM_FI_UNKNOWN, , y\n"
-                                   "DCGM_EXP_CLOCK_EVENTS_COUNT,gauge,z\nDCGM_EXP_P2P_STATUS,label,w\n");
+    struct counter_list l =
+        PARSED("DCGM_EXP_XID_ERRORS_COUNT,whatever,x\nDCGM_FI_UNKNOWN, , y\n"
+               "DCGM_EXP_CLOCK_EVENTS_COUNT,gauge,z\nDCGM_EXP_P2P_STATUS,label,w\n");
     assert_int_equal(l.count, 4);
     assert_int_equal(l.rows[0].field->id, 0);
     assert_int_equal(l.rows[0].type, COUNTER_OTHER);
@@ -235,16 +242,19 @@ static void the_first_row_of_a_field_wins_and_the_others_are_counted(void **stat
     counter_list_deinit(&l);
     // A duplicate must still be well formed.
     struct error err = ERROR_INIT;
-    assert_int_equal(counters_parse(SV("dcgm_gpu_temp,gauge,a\ndcgm_gpu_temp,no,b\n"), "c.csv", &l, &err), -EINVAL);
+    assert_int_equal(
+        counters_parse(SV("dcgm_gpu_temp,gauge,a\ndcgm_gpu_temp,no,b\n"), "c.csv", &l, &err),
+        -EINVAL);
     assert_int_equal(err.line, 2);
 }
 
 static void rows_come_in_the_order_of_field_ids(void **state)
 {
     (void)state;
-    struct counter_list l = PARSED("DCGM_FI_PROF_DRAM_ACTIVE,gauge,a\nDCGM_FI_DEV_SM_CLOCK,gauge,b\n"
-                                   "DCGM_EXP_P2P_STATUS,gauge,c\nDCGM_FI_DRIVER_VERSION,label,d\n"
-                                   "DCGM_FI_DEV_FB_USED,gauge,e\n");
+    struct counter_list l =
+        PARSED("DCGM_FI_PROF_DRAM_ACTIVE,gauge,a\nDCGM_FI_DEV_SM_CLOCK,gauge,b\n"
+               "DCGM_EXP_P2P_STATUS,gauge,c\nDCGM_FI_DRIVER_VERSION,label,d\n"
+               "DCGM_FI_DEV_FB_USED,gauge,e\n");
     static const uint16_t order[] = {1, 100, 252, 1005, 9004};
     assert_int_equal(l.count, ARRAY_SIZE(order));
     for (size_t i = 0; i < ARRAY_SIZE(order); i++)
@@ -258,15 +268,21 @@ static void rows_from_elsewhere_follow_the_same_rules(void **state)
     (void)state;
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
-    assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_FB_USED"), SV(" gauge "), SV(" a, \"b\" "), "c.yaml", 9, &err), 0);
-    assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), SV("gauge"), SV("c"), "c.yaml", 11, &err), 0);
-    assert_int_equal(counters_add(&l, SV("dcgm_fb_used"), SV("gauge"), SV("c"), "c.yaml", 12, &err), 0);
+    assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_FB_USED"), SV(" gauge "), SV(" a, \"b\" "),
+                                  "c.yaml", 9, &err),
+                     0);
+    assert_int_equal(
+        counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), SV("gauge"), SV("c"), "c.yaml", 11, &err), 0);
+    assert_int_equal(counters_add(&l, SV("dcgm_fb_used"), SV("gauge"), SV("c"), "c.yaml", 12, &err),
+                     0);
     assert_int_equal(l.duplicates, 1);
     assert_string_equal(l.rows[0].help, "a, \"b\"");
     assert_int_equal(l.rows[0].line, 9);
     counters_sort(&l);
     assert_int_equal(l.rows[0].field->id, 150);
-    assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_FB_USD"), SV("gauge"), SV(""), "c.yaml", 13, &err), -EINVAL);
+    assert_int_equal(
+        counters_add(&l, SV("DCGM_FI_DEV_FB_USD"), SV("gauge"), SV(""), "c.yaml", 13, &err),
+        -EINVAL);
     assert_int_equal(err.line, 13);
     assert_int_equal(err.column, 0);
     assert_string_equal(err.file, "c.yaml");
@@ -293,7 +309,8 @@ static void a_record_is_as_long_as_the_limit_and_no_longer(void **state)
 {
     (void)state;
     const size_t before = sizeof("DCGM_FI_DEV_GPU_TEMPgauge") - 1; // the commas are not kept
-    for (size_t help = LIMIT_COUNTER_LINE_BYTES - before - 1; help <= LIMIT_COUNTER_LINE_BYTES - before + 1; help++) {
+    for (size_t help = LIMIT_COUNTER_LINE_BYTES - before - 1;
+         help <= LIMIT_COUNTER_LINE_BYTES - before + 1; help++) {
         struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
         buf_add_str(&text, "\nDCGM_FI_DEV_GPU_TEMP,gauge,");
         for (size_t i = 0; i < help; i++)
@@ -317,7 +334,8 @@ static void a_record_is_as_long_as_the_limit_and_no_longer(void **state)
 static void a_file_cut_anywhere_parses_or_fails_cleanly(void **state)
 {
     (void)state;
-    static const char text[] = "# c\nDCGM_FI_DEV_GPU_TEMP,gauge,\"a, \"\"b\"\"\r\nc\"\r\n\nDCGM_FI_DRIVER_VERSION ,label , d\n";
+    static const char text[] = "# c\nDCGM_FI_DEV_GPU_TEMP,gauge,\"a, "
+                               "\"\"b\"\"\r\nc\"\r\n\nDCGM_FI_DRIVER_VERSION ,label , d\n";
     for (size_t cut = 0; cut < sizeof(text); cut++) {
         char *copy = malloc(cut ? cut : 1); // no NUL behind it
         assert_non_null(copy);

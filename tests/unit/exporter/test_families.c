@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families of podgpu's own: what has shipped keeps its name, type and labels. data/podgpu-families.tsv is the list that
-// docs and this test hold the code to; taking a row away or changing its labels breaks someone's dashboard.
+// Families of podgpu's own: what has shipped keeps its name, type and labels.
+// data/podgpu-families.tsv is the list that docs and this test hold the code to; taking a row away
+// or changing its labels breaks someone's dashboard.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -51,8 +52,8 @@ static void check_row(struct sv line)
     if (!f)
         fail_msg("listed, but not in the code: %.*s", SV_FMT(column[0]));
     struct sv labels = sv_equals(column[2], SV("-")) ? SV("") : column[2];
-    if (!sv_equals(sv_from(type_text(f->type)), column[1]) || !sv_equals(sv_from(f->labels), labels) ||
-        !sv_equals(sv_from(f->help), column[4]))
+    if (!sv_equals(sv_from(type_text(f->type)), column[1]) ||
+        !sv_equals(sv_from(f->labels), labels) || !sv_equals(sv_from(f->help), column[4]))
         fail_msg("differs from the code: %.*s", SV_FMT(line));
 }
 

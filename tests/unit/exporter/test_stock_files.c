@@ -18,8 +18,9 @@ struct expected {
     const char *name, *type, *help;
 };
 
-#define PCIE_RATE(verb) \
-    "The rate of data " verb " over the PCIe bus - including both protocol headers and data payloads - in bytes per " \
+#define PCIE_RATE(verb)                                                                            \
+    "The rate of data " verb                                                                       \
+    " over the PCIe bus - including both protocol headers and data payloads - in bytes per "       \
     "second."
 
 // dcgm-exporter 4.8.4's default-counters.csv and dcp-metrics-included.csv.
@@ -30,7 +31,8 @@ static const struct expected stock[] = {
     {140, "DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C)."},
     {150, "DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C)."},
     {155, "DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W)."},
-    {156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ)."},
+    {156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter",
+     "Total energy consumption since boot (in mJ)."},
     {202, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries."},
     {203, "DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."},
     {204, "DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %)."},
@@ -40,13 +42,18 @@ static const struct expected stock[] = {
     {251, "DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."},
     {252, "DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."},
     {253, "DCGM_FI_DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB)."},
-    {393, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for uncorrectable errors"},
-    {394, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for correctable errors"},
+    {393, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter",
+     "Number of remapped rows for uncorrectable errors"},
+    {394, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter",
+     "Number of remapped rows for correctable errors"},
     {395, "DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed"},
-    {449, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge", "Total number of NVLink bandwidth counters for all lanes."},
+    {449, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge",
+     "Total number of NVLink bandwidth counters for all lanes."},
     {526, "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status"},
-    {1001, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."},
-    {1004, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active."},
+    {1001, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge",
+     "Ratio of time the graphics engine is active."},
+    {1004, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge",
+     "Ratio of cycles the tensor (HMMA) pipe is active."},
     {1005, "DCGM_FI_PROF_DRAM_ACTIVE", "gauge",
      "Ratio of cycles the device memory interface is active sending or receiving data."},
     {1009, "DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", PCIE_RATE("transmitted")},
@@ -60,7 +67,8 @@ static const struct expected old[] = {
     {140, "dcgm_memory_temp", "gauge", "Memory temperature (in C)."},
     {150, "dcgm_gpu_temp", "gauge", "GPU temperature (in C)."},
     {155, "dcgm_power_usage", "gauge", "Power draw (in W)."},
-    {156, "dcgm_total_energy_consumption", "counter", "Total energy consumption since boot (in mJ)."},
+    {156, "dcgm_total_energy_consumption", "counter",
+     "Total energy consumption since boot (in mJ)."},
     {202, "dcgm_pcie_replay_counter", "counter", "Total number of PCIe retries."},
     {203, "dcgm_gpu_utilization", "gauge", "GPU utilization (in %)."},
     {204, "dcgm_mem_copy_utilization", "gauge", "Memory utilization (in %)."},
@@ -69,13 +77,18 @@ static const struct expected old[] = {
     {230, "dcgm_xid_errors", "gauge", "Value of the last XID error encountered."},
     {251, "dcgm_fb_free", "gauge", "Framebuffer memory free (in MiB)."},
     {252, "dcgm_fb_used", "gauge", "Framebuffer memory used (in MiB)."},
-    {449, "dcgm_nvlink_bandwidth_total", "counter", "Total number of NVLink bandwidth counters for all lanes"},
-    {1001, "dcgm_fi_prof_gr_engine_active", "gauge", "Ratio of time the graphics engine is active (in %)."},
-    {1004, "dcgm_fi_prof_pipe_tensor_active", "gauge", "Ratio of cycles the tensor (HMMA) pipe is active (in %)."},
+    {449, "dcgm_nvlink_bandwidth_total", "counter",
+     "Total number of NVLink bandwidth counters for all lanes"},
+    {1001, "dcgm_fi_prof_gr_engine_active", "gauge",
+     "Ratio of time the graphics engine is active (in %)."},
+    {1004, "dcgm_fi_prof_pipe_tensor_active", "gauge",
+     "Ratio of cycles the tensor (HMMA) pipe is active (in %)."},
     {1005, "dcgm_fi_prof_dram_active", "gauge",
      "Ratio of cycles the device memory interface is active sending or receiving data (in %)."},
-    {1009, "dcgm_fi_prof_pcie_tx_bytes", "counter", "Total number of bytes transmitted through PCIe TX via NVML."},
-    {1010, "dcgm_fi_prof_pcie_rx_bytes", "counter", "Total number of bytes received through PCIe RX via NVML."},
+    {1009, "dcgm_fi_prof_pcie_tx_bytes", "counter",
+     "Total number of bytes transmitted through PCIe TX via NVML."},
+    {1010, "dcgm_fi_prof_pcie_rx_bytes", "counter",
+     "Total number of bytes received through PCIe RX via NVML."},
 };
 
 static struct counter_list load(const char *path)
@@ -153,8 +166,8 @@ static void the_posts_counters_match_its_page(void **state)
             continue;
         }
         families++;
-        buf_add_fmt(&heads, "# HELP %s %s\n# TYPE %s %s\n", l.rows[i].name, l.rows[i].help, l.rows[i].name,
-                    l.rows[i].type_text);
+        buf_add_fmt(&heads, "# HELP %s %s\n# TYPE %s %s\n", l.rows[i].name, l.rows[i].help,
+                    l.rows[i].name, l.rows[i].type_text);
     }
     assert_int_equal(labels, 1);
     assert_int_equal(families, 23);

@@ -204,7 +204,8 @@ static void nvlink_names_resolve_link_by_link(void **state)
             const unsigned ids[] = {both[link], 825 + link, 879 + link};
             for (size_t d = 0; d < 3; d++) {
                 char name[80];
-                snprintf(name, sizeof(name), "DCGM_FI_DEV_NVLINK_%s%s_%s", directions[d], spellings[s], where);
+                snprintf(name, sizeof(name), "DCGM_FI_DEV_NVLINK_%s%s_%s", directions[d],
+                         spellings[s], where);
                 const struct field_info *f = field_find_by_name(sv_from(name));
                 assert_non_null(f);
                 assert_int_equal(f->id, ids[d]);
@@ -218,8 +219,15 @@ static void unknown_names_and_ids_find_nothing(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "", "D", "DCGM_FI_DEV_GPU_TEMP ", " DCGM_FI_DEV_GPU_TEMP", "dcgm_fi_dev_gpu_temp", "DCGM_FI_MAX_FIELDS",
-        "DCGM_EXP_XID_ERRORS_COUNTXXX", "DCGM_FI_PROF_NVLINK_THROUGHPUT_FIRST", "zzz",
+        "",
+        "D",
+        "DCGM_FI_DEV_GPU_TEMP ",
+        " DCGM_FI_DEV_GPU_TEMP",
+        "dcgm_fi_dev_gpu_temp",
+        "DCGM_FI_MAX_FIELDS",
+        "DCGM_EXP_XID_ERRORS_COUNTXXX",
+        "DCGM_FI_PROF_NVLINK_THROUGHPUT_FIRST",
+        "zzz",
     };
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         assert_null(field_find_by_name(sv_from(names[i])));
@@ -234,7 +242,8 @@ static void the_nearest_name_is_offered_when_one_is_near(void **state)
     (void)state;
     assert_string_equal(field_nearest_name(SV("DCGM_FI_DEV_GPU_TMP")), "DCGM_FI_DEV_GPU_TEMP");
     assert_string_equal(field_nearest_name(SV("dcgm_fi_dev_gpu_temp")), "DCGM_FI_DEV_GPU_TEMP");
-    assert_string_equal(field_nearest_name(SV("DCGM_EXP_XID_ERRORS_COUNTXXX")), "DCGM_EXP_XID_ERRORS_COUNT");
+    assert_string_equal(field_nearest_name(SV("DCGM_EXP_XID_ERRORS_COUNTXXX")),
+                        "DCGM_EXP_XID_ERRORS_COUNT");
     assert_string_equal(field_nearest_name(SV("dcgm_gpu_utilisation")), "dcgm_gpu_utilization");
     assert_null(field_nearest_name(SV("node_cpu_seconds_total")));
     assert_null(field_nearest_name(SV("")));
@@ -250,11 +259,11 @@ static void levels_follow_dcgm(void **state)
         uint16_t id;
         enum field_level level;
     } cases[] = {
-        {1, FIELD_LEVEL_NONE},      {50, FIELD_LEVEL_GPU_CI},   {150, FIELD_LEVEL_GPU},
-        {230, FIELD_LEVEL_GPU_CI},  {252, FIELD_LEVEL_GPU_CI},  {526, FIELD_LEVEL_VGPU},
-        {858, FIELD_LEVEL_SWITCH},  {780, FIELD_LEVEL_LINK},    {1001, FIELD_LEVEL_GPU_CI},
-        {1005, FIELD_LEVEL_GPU_I},  {1009, FIELD_LEVEL_GPU},    {1100, FIELD_LEVEL_CPU_CORE},
-        {1110, FIELD_LEVEL_CPU},    {1300, FIELD_LEVEL_CONNECTX},
+        {1, FIELD_LEVEL_NONE},     {50, FIELD_LEVEL_GPU_CI},     {150, FIELD_LEVEL_GPU},
+        {230, FIELD_LEVEL_GPU_CI}, {252, FIELD_LEVEL_GPU_CI},    {526, FIELD_LEVEL_VGPU},
+        {858, FIELD_LEVEL_SWITCH}, {780, FIELD_LEVEL_LINK},      {1001, FIELD_LEVEL_GPU_CI},
+        {1005, FIELD_LEVEL_GPU_I}, {1009, FIELD_LEVEL_GPU},      {1100, FIELD_LEVEL_CPU_CORE},
+        {1110, FIELD_LEVEL_CPU},   {1300, FIELD_LEVEL_CONNECTX},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         assert_int_equal(field_find(cases[i].id)->level, cases[i].level);
@@ -290,11 +299,11 @@ static void profiling_fields_map_to_gpm_metrics(void **state)
     static const struct {
         uint16_t field, metric;
     } cases[] = {
-        {1001, 1},  {1002, 2},  {1003, 3},  {1004, 5},  {1005, 10}, {1006, 11}, {1007, 12}, {1008, 13},
-        {1009, 20}, {1010, 21}, {1012, 60}, {1013, 9},  {1014, 7},  {1015, 6},  {1016, 4},  {1017, 30},
-        {1024, 37}, {1025, 40}, {1032, 47}, {1033, 50}, {1034, 51}, {1040, 63}, {1041, 62}, {1074, 97},
-        {1075, 96}, {1076, 100}, {1077, 102}, {1078, 101}, {1079, 103}, {1080, 160}, {1083, 163}, {1084, 248},
-        {1091, 255}, {1092, 256}, {1096, 260},
+        {1001, 1},   {1002, 2},   {1003, 3},   {1004, 5},   {1005, 10},  {1006, 11},  {1007, 12},
+        {1008, 13},  {1009, 20},  {1010, 21},  {1012, 60},  {1013, 9},   {1014, 7},   {1015, 6},
+        {1016, 4},   {1017, 30},  {1024, 37},  {1025, 40},  {1032, 47},  {1033, 50},  {1034, 51},
+        {1040, 63},  {1041, 62},  {1074, 97},  {1075, 96},  {1076, 100}, {1077, 102}, {1078, 101},
+        {1079, 103}, {1080, 160}, {1083, 163}, {1084, 248}, {1091, 255}, {1092, 256}, {1096, 260},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         assert_int_equal(field_find(cases[i].field)->gpm_metric_id, cases[i].metric);

@@ -110,7 +110,8 @@ static struct frame_entity instance(uint32_t index, uint32_t parent, uint32_t gi
     };
 }
 
-static void put_entities(struct fixture *f, uint32_t generation, const struct frame_entity *list, uint32_t count)
+static void put_entities(struct fixture *f, uint32_t generation, const struct frame_entity *list,
+                         uint32_t count)
 {
     struct frame_entities head = {.generation = generation, .count = count};
     size_t start = frame_begin(&f->wire, FRAME_ENTITIES);
@@ -119,8 +120,8 @@ static void put_entities(struct fixture *f, uint32_t generation, const struct fr
     frame_end(&f->wire, start);
 }
 
-static void put_sample(struct fixture *f, uint32_t generation, const struct frame_record *list, uint32_t count,
-                       const char *strings, uint32_t string_bytes)
+static void put_sample(struct fixture *f, uint32_t generation, const struct frame_record *list,
+                       uint32_t count, const char *strings, uint32_t string_bytes)
 {
     struct frame_sample head = {
         .generation = generation,
@@ -157,12 +158,12 @@ static struct frame_record string_record(uint32_t offset, uint32_t len)
     };
 }
 
-#define assert_refused(f, text) \
-    do { \
-        struct frame refused_; \
-        assert_int_equal(next((f), &refused_), -EPROTO); \
-        assert_string_equal((f)->what, (text)); \
-        assert_int_equal(frame_reader_next(&(f)->reader, &refused_, &(f)->what), -EPROTO); \
+#define assert_refused(f, text)                                                                    \
+    do {                                                                                           \
+        struct frame refused_;                                                                     \
+        assert_int_equal(next((f), &refused_), -EPROTO);                                           \
+        assert_string_equal((f)->what, (text));                                                    \
+        assert_int_equal(frame_reader_next(&(f)->reader, &refused_, &(f)->what), -EPROTO);         \
     } while (0)
 
 static void every_type_reads_back_as_written(void **state)
@@ -179,14 +180,19 @@ static void every_type_reads_back_as_written(void **state)
     struct frame_entity list[] = {gpu(0, 0), instance(0, 0, 3), gpu(1, 2)};
     struct frame_record records[] = {
         {.entity = 0, .field = 150, .type = FRAME_VALUE_I64, .taken_ns = 150, .value.i64 = 65},
-        {.entity = 2, .field = 155, .type = FRAME_VALUE_DOUBLE, .taken_ns = 151, .value.f64 = 71.25},
+        {.entity = 2,
+         .field = 155,
+         .type = FRAME_VALUE_DOUBLE,
+         .taken_ns = 151,
+         .value.f64 = 71.25},
         {.entity = 1, .field = 203, .status = FRAME_NOT_SUPPORTED},
         string_record(2, 3),
     };
     struct {
         struct frame_events head;
         struct frame_event list[1];
-    } events = {{1, 1}, {{.entity = 2, .origin = FRAME_EVENT_KMSG, .xid = 79, .text = "NVRM: Xid"}}};
+    } events = {{1, 1},
+                {{.entity = 2, .origin = FRAME_EVENT_KMSG, .xid = 79, .text = "NVRM: Xid"}}};
     struct {
         struct frame_watch head;
         uint16_t ids[3];
@@ -389,7 +395,10 @@ static void a_wrong_hello_is_refused(void **state)
 static void a_wrong_state_is_refused(void **state)
 {
     struct frame_state bad[] = {
-        {.code = FRAME_STATE_END}, {.xid_events_armed = 2}, {.kmsg_armed = 2}, {0},
+        {.code = FRAME_STATE_END},
+        {.xid_events_armed = 2},
+        {.kmsg_armed = 2},
+        {0},
     };
     const char *what[] = {"state: code", "state: flag", "state: flag", "state: length"};
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -408,7 +417,8 @@ static void text_is_terminated_and_made_utf8(void **state)
     memset(e.uuid, 'u', sizeof(e.uuid)); // no NUL at all
     memcpy(e.name, "A\xc3\xa9\xff\xc3(\xed\xa0\x80", 10);
     memset(e.bus_id, 'b', sizeof(e.bus_id));
-    memcpy(e.bus_id + sizeof(e.bus_id) - 2, "\xc3\xa9", 2); // cut in mid-character by the terminator
+    memcpy(e.bus_id + sizeof(e.bus_id) - 2, "\xc3\xa9",
+           2); // cut in mid-character by the terminator
     put_entities(f, 1, &e, 1);
     struct frame out;
     assert_int_equal(next(f, &out), 1);
@@ -454,8 +464,13 @@ static void a_wrong_entity_is_refused(void **state)
 static void each_enum_and_flag_of_an_entity_is_checked(void **state)
 {
     const char *what[] = {
-        "entities: kind", "entities: kind",  "entities: state", "entities: flag",
-        "entities: flag", "entities: a GPU with instance ids", "entities: a GPU with instance ids",
+        "entities: kind",
+        "entities: kind",
+        "entities: state",
+        "entities: flag",
+        "entities: flag",
+        "entities: a GPU with instance ids",
+        "entities: a GPU with instance ids",
     };
     for (size_t i = 0; i < ARRAY_SIZE(what); i++) {
         struct fixture *fixture = fresh();
@@ -513,13 +528,15 @@ static void counts_that_do_not_add_up_are_refused(void **state)
     static const uint32_t counts[] = {0, 2, 3, UINT32_MAX, UINT32_MAX / 24, 0x0aaaaaab, 0x80000001};
     for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
         enum frame_type types[] = {FRAME_ENTITIES, FRAME_SAMPLE, FRAME_EVENTS, FRAME_WATCH};
-        size_t heads[] = {sizeof(struct frame_entities), sizeof(struct frame_sample), sizeof(struct frame_events),
-                          sizeof(struct frame_watch)};
-        size_t eachs[] = {sizeof(struct frame_entity), sizeof(struct frame_record), sizeof(struct frame_event),
-                          sizeof(uint16_t)};
-        size_t places[] = {offsetof(struct frame_entities, count), offsetof(struct frame_sample, count),
-                           offsetof(struct frame_events, count), offsetof(struct frame_watch, count)};
-        const char *what[] = {"entities: length", "sample: length", "events: length", "watch: length"};
+        size_t heads[] = {sizeof(struct frame_entities), sizeof(struct frame_sample),
+                          sizeof(struct frame_events), sizeof(struct frame_watch)};
+        size_t eachs[] = {sizeof(struct frame_entity), sizeof(struct frame_record),
+                          sizeof(struct frame_event), sizeof(uint16_t)};
+        size_t places[] = {
+            offsetof(struct frame_entities, count), offsetof(struct frame_sample, count),
+            offsetof(struct frame_events, count), offsetof(struct frame_watch, count)};
+        const char *what[] = {"entities: length", "sample: length", "events: length",
+                              "watch: length"};
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
             char payload[4096] = {0};
             memcpy(payload + places[t], &counts[i], sizeof(counts[i]));
@@ -759,7 +776,8 @@ static void every_code_has_a_name_of_its_own(void **state)
     (void)state;
     for (int i = 0; i < FRAME_STATUS_END; i++)
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(frame_status_text((enum frame_status)i), frame_status_text((enum frame_status)j));
+            assert_string_not_equal(frame_status_text((enum frame_status)i),
+                                    frame_status_text((enum frame_status)j));
     for (int i = 0; i < FRAME_STATE_END; i++)
         assert_string_not_equal(frame_state_text((enum frame_state_code)i), "unknown");
     for (int i = 0; i < FRAME_ENTITY_STATE_END; i++)

@@ -75,13 +75,20 @@ static void each_wrong_form_says_what_was_found_and_expected(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
-        {"h", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found 'h'"},
-        {"0", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found '0'"},
-        {"G", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found 'G'"},
-        {"gg:1", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found 'gg:1'"},
-        {"g+", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
-        {"+i", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
+        {"",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
+        {"h",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found 'h'"},
+        {"0",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found '0'"},
+        {"G",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found 'G'"},
+        {"gg:1", "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but "
+                 "found 'gg:1'"},
+        {"g+",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
+        {"+i",
+         "the only options are 'f', 'g[:<range>]', 'i[:<range>]' and 'g...+i...', but found ''"},
         {"g:1:2", "'g:1:2': there can only be one range after a letter"},
         {"g::", "'g::': there can only be one range after a letter"},
         {"f:0", "no range and no other option can go with 'f', but found 'f:0'"},
@@ -122,7 +129,10 @@ static void as_many_ids_as_the_limit_and_no_more(void **state)
         const char *text;
         int rc;
         size_t count;
-    } cases[] = {{"i:0-4094", 0, 4095}, {"i:0-4095", 0, 4096}, {"i:0-4096", -EINVAL, 0}, {"i:1-4096,0", -EINVAL, 0}};
+    } cases[] = {{"i:0-4094", 0, 4095},
+                 {"i:0-4095", 0, 4096},
+                 {"i:0-4096", -EINVAL, 0},
+                 {"i:1-4096,0", -EINVAL, 0}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct selection s = {0};
         struct error err = ERROR_INIT;
@@ -149,10 +159,13 @@ static void a_text_cut_anywhere_parses_or_fails_cleanly(void **state)
     }
 }
 
-// Two GPUs with an instance each: entity ids 0 (A) and 14 (B). Positions 0: GPU 0, 1: A, 2: GPU 1, 3: B.
-static const struct selection_device two_split[] = {{false, 0, 0}, {true, 0, 0}, {false, 1, 2}, {true, 14, 2}};
+// Two GPUs with an instance each: entity ids 0 (A) and 14 (B). Positions 0: GPU 0, 1: A, 2: GPU 1,
+// 3: B.
+static const struct selection_device two_split[] = {
+    {false, 0, 0}, {true, 0, 0}, {false, 1, 2}, {true, 14, 2}};
 static const struct selection_device two_whole[] = {{false, 0, 0}, {false, 1, 1}};
-static const struct selection_device one_split[] = {{false, 0, 0}, {true, 0, 0}, {true, 1, 0}, {false, 1, 3}};
+static const struct selection_device one_split[] = {
+    {false, 0, 0}, {true, 0, 0}, {true, 1, 0}, {false, 1, 3}};
 static const struct selection_device three[] = {{false, 0, 0}, {false, 2, 1}, {false, 5, 2}};
 
 static void selections_choose_in_order(void **state)
@@ -163,19 +176,31 @@ static void selections_choose_in_order(void **state)
         size_t count;
         const char *text, *chosen;
     } cases[] = {
-        {two_whole, 2, "f", "0 1 "},       {two_split, 4, "f", "1 3 "},       {one_split, 4, "f", "1 2 3 "},
-        {two_split, 4, "g+i", "0 2 1 3 "}, {two_split, 4, "g+i:14", "0 2 3 "}, {two_split, 4, "g:1+i", "2 1 3 "},
-        {two_split, 4, "g:0+i:14", "0 3 "}, {two_split, 4, "i", "1 3 "},       {two_split, 4, "g", "0 2 "},
-        {two_split, 4, "i:14", "3 "},      {two_split, 4, "g:0,1+i:0,14", "0 2 1 3 "},
-        {two_whole, 2, "i", ""},           {two_whole, 2, "g:1-0", ""},        {two_whole, 0, "f", ""},
-        {two_whole, 0, "g", ""},           {three, 3, "g:5,0", "0 2 "},        {three, 3, "g:2", "1 "},
+        {two_whole, 2, "f", "0 1 "},
+        {two_split, 4, "f", "1 3 "},
+        {one_split, 4, "f", "1 2 3 "},
+        {two_split, 4, "g+i", "0 2 1 3 "},
+        {two_split, 4, "g+i:14", "0 2 3 "},
+        {two_split, 4, "g:1+i", "2 1 3 "},
+        {two_split, 4, "g:0+i:14", "0 3 "},
+        {two_split, 4, "i", "1 3 "},
+        {two_split, 4, "g", "0 2 "},
+        {two_split, 4, "i:14", "3 "},
+        {two_split, 4, "g:0,1+i:0,14", "0 2 1 3 "},
+        {two_whole, 2, "i", ""},
+        {two_whole, 2, "g:1-0", ""},
+        {two_whole, 0, "f", ""},
+        {two_whole, 0, "g", ""},
+        {three, 3, "g:5,0", "0 2 "},
+        {three, 3, "g:2", "1 "},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct selection s;
         struct error err = ERROR_INIT;
         size_t chosen[8], count = 99;
         assert_int_equal(selection_parse(sv_from(cases[i].text), &s, &err), 0);
-        assert_int_equal(selection_apply(&s, cases[i].devices, cases[i].count, chosen, &count, &err), 0);
+        assert_int_equal(
+            selection_apply(&s, cases[i].devices, cases[i].count, chosen, &count, &err), 0);
         char text[64] = "";
         for (size_t c = 0, at = 0; c < count; c++)
             at += (size_t)snprintf(text + at, sizeof(text) - at, "%zu ", chosen[c]);

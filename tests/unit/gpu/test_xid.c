@@ -21,7 +21,8 @@ static void messages_are_those_of_dcgm_exporter(void **state)
         {31, "GPU memory page fault"},
         {42, "Video processor exception"},
         {43, "GPU stopped processing"},
-        {45, "Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda"},
+        {45, "Preemptive cleanup, due to previous errors -- Most likely to see when running "
+             "multiple cuda"},
         {48, "Double Bit ECC Error"},
         {62, "Internal micro-controller halt"},
         {63, "ECC page retirement or row remapping recording event"},
@@ -56,7 +57,8 @@ static void row_i_is_code_i_and_says_all(void **state)
         assert_int_equal(xid_table[i].code, i);
         assert_ptr_equal(xid_find(i), &xid_table[i]);
         assert_true(xid_table[i].severity <= XID_CRITICAL);
-        assert_true(strlen(xid_table[i].message) && strlen(xid_table[i].gloss) && strlen(xid_table[i].action));
+        assert_true(strlen(xid_table[i].message) && strlen(xid_table[i].gloss) &&
+                    strlen(xid_table[i].action));
     }
     assert_null(xid_find(173));
 }
