@@ -48,7 +48,7 @@ def excerpt(page):
 def main():
     arguments, extra = parse_arguments(sys.argv[1:])
     build = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
-    with run_node.SimNode(arguments.scenario, build=build) as node:
+    with run_node.SimNode(arguments.scenario) as node:
         command = [str(build / "podgpu-exporter"), "-k", "-a", f"127.0.0.1:{arguments.port}",
                    "-f", str(node.counters), "--pod-resources-kubelet-socket", str(node.socket),
                    "--nvml-library", str(node.nvml_library), "--kmsg-path", str(node.kmsg_path), *extra]
