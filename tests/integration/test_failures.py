@@ -1,5 +1,6 @@
 """When things fail: each row of the failure policy, on the real programs."""
 import os
+import re
 import signal
 import socket
 import threading
@@ -347,11 +348,13 @@ def test_a_storm_of_sighup_never_empties_the_page(tmp_path):
 # --- hostile peers and input ---
 
 def test_a_driver_that_speaks_no_utf8_gives_a_valid_page():
-    with exporter_on("demo") as (node, exporter):
-        exporter.page_when(has_devices)
     text = (ROOT / "sim" / "scenarios" / "demo.yaml").read_text()
-    hostile = text.replace('name: "NVIDIA', 'name: "\\xff\\x80NVIDIA', 1).replace("name: NVIDIA", 'name: "\\xffNVIDIA', 1)
-    assert hostile != text
+    name = re.search(r"name: \"?(NVIDIA [^\"\n,}]+)", text)[1]
+    hostile = re.sub(r"name: \"?" + re.escape(name) + "\"?", 'name: "\\\\xff\\\\x80' + name + '"', text, count=1)
+    with exporter_on("demo", text=hostile) as (node, exporter):
+        page = exporter.page_when(has_devices)
+        names = {labels["modelName"] for labels, _ in page.samples(UTIL)}
+        assert any(n.endswith(name) and n != name for n in names), names
 
 
 def test_dripping_clients_are_shut_out_and_scrapes_go_on():

@@ -1,0 +1,202 @@
+"""Judges that podgpu's authors did not write: promtool, Prometheus, prometheus_client, and counters in the doubles."""
+import gzip
+import json
+import mmap
+import os
+import socket
+import struct
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from harness import BUILD, ROOT, SLOW, Exporter, Page, exporter_on, wait_until
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+SCENARIOS = ["post", "demo", "h100x8", "mig", "timeslice", "old-driver"]
+
+# What the scrapers of the field send.
+ACCEPT_PROMETHEUS = ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+                     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
+ACCEPT_CLOUDWATCH_AGENT = ("application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;"
+                           "version=0.0.1;q=0.4,text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1")
+
+
+def first_page(exporter):
+    return exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_FB_USED"), 15, "first page with devices")
+
+
+def allowed_lint(line):
+    """Naming habits that dcgm-exporter's own names break; nothing else may be said."""
+    return line.startswith(("DCGM_FI_", "dcgm_")) and line.split(" ", 1)[1] in (
+        'counter metrics should have "_total" suffix',
+        "metric names should be written in 'snake_case' not 'camelCase'",
+        "metric names should not contain abbreviated units",
+        'non-counter metrics should not have "_total" suffix',
+        'use base unit "seconds" instead of "milliseconds"',
+        "metric name should not include type 'counter'",
+        'non-histogram and non-summary metrics should not have "_count" suffix',
+    )
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_promtool_accepts_the_page(scenario):
+    with exporter_on(scenario, "--enable-exporter-metrics") as (node, exporter):
+        page = first_page(exporter)
+    done = subprocess.run(["promtool", "check", "metrics"], input=page.text, text=True, capture_output=True)
+    assert "error while linting" not in done.stderr
+    assert [l for l in done.stderr.splitlines() if not allowed_lint(l)] == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_prometheus_client_parses_every_page_and_no_series_stands_twice(scenario):
+    from prometheus_client.parser import text_string_to_metric_families
+    with exporter_on(scenario) as (node, exporter):
+        text = first_page(exporter).text
+    series = [(s.name, tuple(sorted(s.labels.items()))) for f in text_string_to_metric_families(text)
+              for s in f.samples]
+    assert len(series) == len(set(series)) > 20
+    headers = [l for l in text.splitlines() if l.startswith("# TYPE")]
+    assert len(headers) == len(set(headers))
+
+
+@pytest.mark.parametrize("accept", [ACCEPT_PROMETHEUS, ACCEPT_CLOUDWATCH_AGENT, "*/*", None])
+def test_counters_are_typed_counter_whatever_the_scraper_asks_for(accept):
+    with exporter_on("demo") as (node, exporter):
+        first_page(exporter)
+        status, headers, text = exporter.get("/metrics", {"Accept": accept} if accept else {})
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter" in text
+    assert "# EOF" not in text
+
+
+def test_openmetrics_is_served_only_with_the_flag_and_parses():
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    with exporter_on("demo", "--openmetrics") as (node, exporter):
+        first_page(exporter)
+        _, headers, text = exporter.get("/metrics", {"Accept": ACCEPT_PROMETHEUS})
+        assert headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        families = {f.name: f for f in text_string_to_metric_families(text)}
+        assert len(families[UTIL].samples) == 4
+        assert families["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"].type == "unknown"
+        _, headers, _ = exporter.get("/metrics", {"Accept": "text/plain"})
+        assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+def test_gzip_when_asked_for_is_the_same_page():
+    with exporter_on("h100x8", "--collect-interval=60000") as (node, exporter):
+        plain = first_page(exporter).text
+        request = urllib.request.Request(exporter.url(), headers={"Accept-Encoding": "gzip"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            zipped = gzip.decompress(answer.read()).decode()
+        assert Page(zipped).order == Page(plain).order
+
+
+# --- a scrape costs nothing but its bytes ---
+
+def keep_alive_scrapes(port, count):
+    """That many requests over one connection; the first body."""
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.settimeout(10 * SLOW)
+        f = s.makefile("rb")
+        first = None
+        for _ in range(count):
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            length = 0
+            while (line := f.readline()) != b"\r\n":
+                assert line, "connection closed"
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            body = f.read(length)
+            first = first or body
+        return first
+
+
+def test_a_scrape_causes_no_vendor_call_and_no_kubelet_call():
+    with exporter_on("demo", "--collect-interval=60000") as (node, exporter):
+        first_page(exporter)
+        time.sleep(0.5)
+        before = node.counts()
+        keep_alive_scrapes(exporter.port, 500)
+        for _ in range(50):
+            exporter.page()
+        assert node.counts() == before
+
+
+def test_a_keep_alive_scrape_allocates_no_memory(tmp_path):
+    if BUILD.name in ("asan", "tsan"):
+        pytest.skip("the sanitizer owns the allocator")
+    counter = tmp_path / "mallocs"
+    counter.write_bytes(bytes(8))
+    env = {"LD_PRELOAD": str(BUILD / "tests" / "libmalloc_count.so"), "MALLOC_COUNT": str(counter)}
+    with exporter_on("demo", "--collect-interval=60000", kubernetes=False, env=env) as (node, exporter):
+        first_page(exporter)
+        with open(counter, "r+b") as f, mmap.mmap(f.fileno(), 8) as page:
+            mallocs = lambda: struct.unpack("Q", page[:8])[0]
+            assert mallocs() > 100, "the counter counts"
+            keep_alive_scrapes(exporter.port, 10)
+            before = mallocs()
+            keep_alive_scrapes(exporter.port, 10)
+            few = mallocs() - before
+            before = mallocs()
+            keep_alive_scrapes(exporter.port, 1010)
+            many = mallocs() - before
+    # A connection costs a few allocations and the tick of a second a few more; a scrape costs none.
+    assert many - few < 100, (few, many)
+
+
+# --- Prometheus itself ---
+
+def query(port, expression):
+    url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(expression)}"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)["data"]["result"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_prometheus_sees_the_square_wave_under_the_pods_name(tmp_path):
+    with exporter_on("demo") as (node, exporter):
+        first_page(exporter)
+        port = free_port()
+        (tmp_path / "prometheus.yml").write_text(f"""
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+  - job_name: gpu-metrics
+    honor_labels: true
+    static_configs: [{{targets: ["127.0.0.1:{exporter.port}"]}}]
+""")
+        log = open(tmp_path / "log", "wb")
+        prometheus = subprocess.Popen(
+            ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+        try:
+            begun = time.time()
+            time.sleep(46)  # more than one whole period of 40 s
+            expression = UTIL + '{pod=~"gpu-burn.*"}[46s]'
+            result = wait_until(lambda: query(port, expression), 10, "samples in Prometheus")
+            up = query(port, "count_over_time(up[46s])")[0]["value"][1]
+        finally:
+            prometheus.terminate()
+            prometheus.wait(20)
+            log.close()
+        epoch = time.time() - node.node.now() / 1e9
+    assert int(up) >= 40
+    assert len(result) == 1, result
+    points = [(float(t), float(v)) for t, v in result[0]["values"]]
+    assert {v for _, v in points} >= {0.0, 100.0}
+    edges = [(t1, v1 > v0) for (_, v0), (t1, v1) in zip(points, points[1:]) if (v0 > 50) != (v1 > 50)]
+    assert len(edges) >= 2
+    for at, rising in edges:
+        # The demo's gpu-burn starts at t = 0: on for 20 s, off for 20 s.
+        phase = (at - epoch) % 40
+        want = 0 if rising else 20
+        off = (phase - want) % 40
+        assert off <= 2 or off >= 39.5, (at, phase, rising)
