@@ -272,8 +272,7 @@ int app_new(const struct exporter_options *options, struct exporter_config *conf
             app_free(a);
             return error_set(err, r, "out of memory");
         }
-        if (hpc_refresh(a->hpc))
-            ; // the first page takes it below
+        (void)hpc_refresh(a->hpc); // the first page takes it below
     }
     int r = start(a, err);
     if (r < 0) {

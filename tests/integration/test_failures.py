@@ -97,7 +97,7 @@ def test_a_call_that_hangs_costs_one_gpu_and_no_scrape():
             time.sleep(0.02)
         assert slowest < 0.5 * SLOW
         assert reasons(page)[2] == "hung"
-        assert page.value("podgpu_exporter_helper_hangs_total") == 1
+        assert page.value("podgpu_exporter_errors_total", code="hung") == 1
 
 
 def test_a_hang_of_the_whole_driver_marks_all_gpus_and_everything_still_answers():
@@ -163,7 +163,7 @@ def test_a_crash_inside_the_vendor_library_loses_no_scrape():
     with exporter_on("demo") as (node, exporter):
         exporter.page_when(has_devices)
         node.fault("nvmlDeviceGetUtilizationRates", "crash", count=1)
-        page = exporter.page_when(lambda p: p.value("podgpu_exporter_helper_crashes_total") == 1, what="the crash")
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", code="crashed") == 1, what="the crash")
         times, _ = watch_samples(exporter, 4)
         assert len(times) >= 2
         assert len(exporter.page().samples(UTIL)) == 4
@@ -293,13 +293,13 @@ def test_a_bad_file_at_reload_keeps_the_old_configuration_serving(tmp_path):
         counters.write_text("nonsense\n")
         exporter.process.send_signal(signal.SIGHUP)
         page = exporter.page_when(
-            lambda p: p.value("podgpu_exporter_config_last_reload_successful") == 0, what="the gauge")
+            lambda p: p.value("podgpu_exporter_config_last_reload_success") == 0, what="the gauge")
         assert page.samples(UTIL)
         assert f"{counters}:1" in exporter.log
         counters.write_text(GOOD + "DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n")
         exporter.process.send_signal(signal.SIGHUP)
         page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_GPU_TEMP"), what="the new family")
-        assert page.value("podgpu_exporter_config_last_reload_successful") == 1
+        assert page.value("podgpu_exporter_config_last_reload_success") == 1
 
 
 def test_a_configmap_swap_is_taken_up_without_an_empty_page(tmp_path):
