@@ -17,31 +17,39 @@
 #define BLANK_I64 INT64_C(0x7ffffffffffffff0)
 #define BLANK_F64 140737488355328.0
 
-enum render_code render_value_code(const struct inventory_value *value)
+static inline bool is_blank_i64(int64_t v)
 {
-    static const char *const blank_strings[BLANKS] = {
+    return (v >= BLANK_I32 && v < BLANK_I32 + BLANKS) || (v >= BLANK_I64 && v < BLANK_I64 + BLANKS);
+}
+
+static inline bool is_blank_f64(double v)
+{
+    return !isfinite(v) || (v >= BLANK_F64 && v <= BLANK_F64 + (BLANKS - 1));
+}
+
+static bool is_blank_string(const char *s)
+{
+    static const char *const blanks[BLANKS] = {
         "<<<NULL>>>",
         "<<<NOT_FOUND>>>",
         "<<<NOT_SUPPORTED>>>",
         "<<<NOT_PERMISSIONED>>>",
     };
+    for (size_t i = 0; i < BLANKS; i++)
+        if (strcmp(s, blanks[i]) == 0)
+            return true;
+    return false;
+}
+
+static inline enum render_code value_code(const struct inventory_value *value)
+{
     switch ((enum frame_value_type)value->type) {
-    case FRAME_VALUE_I64: {
-        int64_t v = value->value.i64;
-        bool blank = (v >= BLANK_I32 && v < BLANK_I32 + BLANKS) ||
-                     (v >= BLANK_I64 && v < BLANK_I64 + BLANKS);
-        return blank ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
-    }
-    case FRAME_VALUE_DOUBLE: {
-        double v = value->value.f64;
-        bool blank = !(v < BLANK_F64 || v > BLANK_F64 + (BLANKS - 1)); // NaN is one too
-        return blank || isinf(v) ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
-    }
+    case FRAME_VALUE_I64:
+        return is_blank_i64(value->value.i64) ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
+    case FRAME_VALUE_DOUBLE:
+        return is_blank_f64(value->value.f64) ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
     case FRAME_VALUE_STRING:
-        for (size_t i = 0; i < BLANKS; i++)
-            if (strcmp(value->value.string, blank_strings[i]) == 0)
-                return RENDER_CODE_BLANK;
-        return RENDER_CODE_NOT_NUMERIC;
+        return is_blank_string(value->value.string) ? RENDER_CODE_BLANK : RENDER_CODE_NOT_NUMERIC;
     case FRAME_VALUE_NONE:
     case FRAME_VALUE_TYPE_END:
         break;
@@ -49,10 +57,15 @@ enum render_code render_value_code(const struct inventory_value *value)
     return (enum render_code)FRAME_NO_DATA;
 }
 
+enum render_code render_value_code(const struct inventory_value *value)
+{
+    return value_code(value);
+}
+
 // The rules of inventory_find, by position.
-static enum render_code judge(const struct render_device_family *f,
-                              const struct inventory_entity *entity,
-                              const struct inventory_value *v, uint64_t now_ns)
+static inline enum render_code judge(const struct render_device_family *f,
+                                     const struct inventory_entity *entity,
+                                     const struct inventory_value *v, uint64_t now_ns)
 {
     if (!entity->up)
         return RENDER_CODE_DOWN;
@@ -61,7 +74,7 @@ static enum render_code judge(const struct render_device_family *f,
     uint64_t age_ns = now_ns > v->taken_ns ? now_ns - v->taken_ns : v->taken_ns - now_ns;
     if (age_ns > f->horizon_ns)
         return RENDER_CODE_STALE;
-    return render_value_code(v);
+    return value_code(v);
 }
 
 static inline void note(struct render_layout *l, size_t at, enum render_code code)
@@ -101,19 +114,23 @@ static inline void add_sample(const struct render_layout *l, const struct render
     buf_add_char(out, '\n');
 }
 
-// dcgm-exporter tells the code a second time, with its text, among the attributes.
+// dcgm-exporter tells the code a second time, with its text, among the attributes. The texts are
+// our own table's and need no escaping.
 static void add_xid_sample(const struct render_layout *l, const struct render_device_family *f,
                            const struct render_sample *s, int64_t code, struct buf *out)
 {
     char text[NUM_I64_BYTES];
-    unsigned length = num_print_i64(text, code);
+    struct sv number = {text, num_print_i64(text, code)};
     render_add_span(l, f->name, out);
     render_add_span(l, (struct render_span){s->labels.at, s->split}, out);
-    text_add_label(out, "err_code", (struct sv){text, length});
-    text_add_label(out, "err_msg", sv_from(xid_error_message((uint64_t)code)));
+    buf_add_sv(out, SV(",err_code=\""));
+    buf_add_sv(out, number);
+    buf_add_sv(out, SV("\",err_msg=\""));
+    buf_add_str(out, xid_error_message((uint64_t)code));
+    buf_add_char(out, '"');
     render_add_span(l, (struct render_span){s->labels.at + s->split, s->labels.bytes - s->split},
                     out);
-    buf_add(out, text, length);
+    buf_add_sv(out, number);
     buf_add_char(out, '\n');
 }
 
@@ -129,7 +146,7 @@ static size_t add_xid_family(struct render_layout *l, const struct render_device
         const struct inventory_entity *entity = &inv->entities[s->entity];
         const struct inventory_value *v =
             inventory_find(inv, entity, f->field, in->config->period_ns, in->now_ns);
-        enum render_code code = RENDER_CODE_DOWN;
+        enum render_code code = RENDER_CODE_UNSEEN;
         if (v && v->type == FRAME_VALUE_I64)
             code = render_value_code(v);
         else if (f->slot != UINT32_MAX)

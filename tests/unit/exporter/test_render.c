@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/num.h"
+#include "gpu/xid.h"
 #include "render_fixture.h"
 
 #define DRIVER 1
@@ -579,6 +580,13 @@ static void test_the_last_xid_has_its_text_among_the_attributes(void **state)
     }
 }
 
+static void test_the_texts_of_xids_need_no_escaping(void **state)
+{
+    for (size_t code = 0; code <= xid_table_count; code++)
+        for (const char *at = xid_error_message(code); *at; at++)
+            assert_true(*at >= ' ' && *at <= '~' && *at != '"' && *at != '\\');
+}
+
 static void test_no_xid_without_somebody_listening(void **state)
 {
     cleanup(fixture_freep) struct fixture *f = one_gpu("DCGM_FI_DEV_XID_ERRORS, gauge, x\n");
@@ -791,6 +799,7 @@ int main(void)
         cmocka_unit_test(test_a_value_is_shown_up_to_its_horizon_and_not_a_nanosecond_longer),
         cmocka_unit_test(test_a_page_shows_what_inventory_find_finds),
         cmocka_unit_test(test_the_last_xid_has_its_text_among_the_attributes),
+        cmocka_unit_test(test_the_texts_of_xids_need_no_escaping),
         cmocka_unit_test(test_no_xid_without_somebody_listening),
         cmocka_unit_test(test_a_missing_device_leaves_no_device_families),
         cmocka_unit_test(test_only_chosen_devices_are_shown),
