@@ -99,7 +99,7 @@ enum {
 };
 
 #define nvmlEventTypeXidCriticalError 0x8ULL
-#define nvmlEventTypeMigConfigChange 0x100ULL
+#define nvmlEventMigConfigChange 0x100ULL
 
 #define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
 #define NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE 80

@@ -19,8 +19,8 @@ static bool arm_gpu(struct nvml *n, struct nvml_events *ev, struct nvml_entity *
     if (result == NVML_ERROR_UNKNOWN)
         return false;
     e->xid_armed = result == NVML_SUCCESS;
-    if (e->xid_armed && (supported & nvmlEventTypeMigConfigChange))
-        (void)nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventTypeMigConfigChange, ev->set);
+    if (e->xid_armed && (supported & nvmlEventMigConfigChange))
+        (void)nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventMigConfigChange, ev->set);
     return true;
 }
 
@@ -70,7 +70,7 @@ static unsigned handle_event(struct nvml *n, struct nvml_devices *d, struct xid_
                              const nvmlEventData_t *data)
 {
     uint32_t gpu = nvml_devices_find(d, data->device);
-    if (data->eventType & nvmlEventTypeMigConfigChange)
+    if (data->eventType & nvmlEventMigConfigChange)
         return NVML_EVENTS_MIG_CHANGED;
     if (!(data->eventType & nvmlEventTypeXidCriticalError) || gpu == UINT32_MAX)
         return 0;

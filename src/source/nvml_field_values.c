@@ -5,10 +5,29 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "source/nvml_call.h"
 
 // Used by the one thread that calls NVML.
 static nvmlFieldValue_t records[NVML_FIELD_VALUES_MAX];
+
+static void refuse(struct nvml_field_values *f, uint32_t id)
+{
+    f->refused[id / 64] |= UINT64_C(1) << id % 64;
+}
+
+// nvml.h of CUDA 12.9 (driver 575) gives ids 251 to 273 to other fields than the headers before (12.8) and after
+// (13.0): what 269 means there is not sure, and a number under the wrong name is worse than none.
+void nvml_field_values_init(struct nvml_field_values *f, const char *driver_version)
+{
+    uint64_t branch = 0;
+    struct sv rest = sv_from(driver_version), major;
+    *f = (struct nvml_field_values){0};
+    if (!sv_next(&rest, '.', &major) || num_parse_u64(major, 0, 100000, &branch) < 0)
+        return;
+    for (uint32_t id = 251; branch >= 575 && branch < 580 && id <= 273; id++)
+        refuse(f, id);
+}
 
 uint32_t nvml_field_value_scope(uint32_t id)
 {
@@ -86,7 +105,7 @@ static nvmlReturn_t ask_one_by_one(struct nvml *n, struct nvml_field_values *f, 
             return result;
         value->result = result;
         if (result == NVML_ERROR_INVALID_ARGUMENT)
-            f->refused[value->id / 64] |= UINT64_C(1) << value->id % 64;
+            refuse(f, value->id);
         if (result != NVML_SUCCESS)
             continue;
         nvml_field_value_read(&records[0], value);

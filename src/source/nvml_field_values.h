@@ -20,11 +20,13 @@ struct nvml_value {
     int64_t driver_us; // the driver's time of it, since 1970; 0 unknown
 };
 
-// Ids that this driver refuses, learnt when it failed a whole call; forgotten at nvmlShutdown.
+// Ids that this driver refuses, learnt when it failed a whole call; forgotten at the next nvmlInit.
 struct nvml_field_values {
     uint64_t refused[NVML_FIELD_VALUE_IDS / 64];
 };
 
+// After nvmlInit: forgets what was learnt, and refuses what the driver's branch is known to number otherwise.
+void nvml_field_values_init(struct nvml_field_values *f, const char *driver_version);
 // Fills values[0..count). NVML_SUCCESS, or why nothing could be had of the GPU.
 nvmlReturn_t nvml_field_values_get(struct nvml *n, struct nvml_field_values *f, nvmlDevice_t device,
                                    uint32_t gpu_index, struct nvml_value *values, uint32_t count);

@@ -249,9 +249,12 @@ static void get_bar1(const struct nvml_getter_context *c, uint16_t arg, struct n
 static void get_memory(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
 {
     nvmlMemory_v2_t memory = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2)};
-    out->result = GET(c, nvmlDeviceGetMemoryInfo_v2, &memory);
+    out->result = NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (!c->n->memory_first_generation)
+        out->result = GET(c, nvmlDeviceGetMemoryInfo_v2, &memory);
     if (out->result == NVML_ERROR_FUNCTION_NOT_FOUND || out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
         nvmlMemory_t first = {0};
+        c->n->memory_first_generation = true;
         out->result = GET(c, nvmlDeviceGetMemoryInfo, &first);
         memory = (nvmlMemory_v2_t){.total = first.total, .free = first.free, .used = first.used};
         out->status[3] = FRAME_NOT_SUPPORTED;

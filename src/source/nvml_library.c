@@ -61,9 +61,8 @@ int nvml_open(struct nvml *n, const char *library, struct error *err)
 
 nvmlReturn_t nvml_init(struct nvml *n)
 {
-    nvmlReturn_t result = NVML_ERROR_FUNCTION_NOT_FOUND;
     // Without GPUs there is nothing to show but nothing wrong either: they may be bound to the driver later.
-    result = nvml_call(n, NVML_NO_GPU, nvmlInitWithFlags, NVML_INIT_FLAG_NO_GPUS);
+    nvmlReturn_t result = nvml_call(n, NVML_NO_GPU, nvmlInitWithFlags, NVML_INIT_FLAG_NO_GPUS);
     if (result == NVML_ERROR_FUNCTION_NOT_FOUND || result == NVML_ERROR_INVALID_ARGUMENT)
         result = nvml_call(n, NVML_NO_GPU, nvmlInit);
     n->initialised = result == NVML_SUCCESS;
@@ -84,5 +83,6 @@ void nvml_close(struct nvml *n)
         (void)dlclose(n->handle);
     n->handle = NULL;
     n->fn = (struct nvml_functions){0};
+    n->memory_first_generation = false;
     n->path[0] = '\0';
 }

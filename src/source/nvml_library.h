@@ -143,6 +143,7 @@ struct nvml {
     struct nvml_functions fn;
     struct frame_call_page *page;
     uint32_t calls; // made so far
+    bool memory_first_generation; // the driver has no nvmlDeviceGetMemoryInfo_v2, though the library may
     char path[256]; // where the library was found, "" if unknown
 };
 

@@ -39,8 +39,9 @@ bool nvml_rate_update(struct nvml_rate *rate, uint64_t kib, uint64_t taken_ns, i
 {
     struct nvml_rate base = *rate;
     *rate = (struct nvml_rate){.kib = kib, .taken_ns = taken_ns, .driver_us = driver_us};
+    *out_rate = 0;
     if (!base.taken_ns || taken_ns <= base.taken_ns || kib < base.kib)
-        return false;
+        return kib == 0;
     *out_rate = (int64_t)((double)(kib - base.kib) / seconds_between(&base, taken_ns, driver_us) / 1000.0);
     return true;
 }

@@ -32,5 +32,6 @@ void nvml_rates_deinit(struct nvml_rates *r);
 // The base of a scope and direction, or NULL when memory is out.
 struct nvml_rate *nvml_rates_get(struct nvml_rates *r, uint32_t scope, enum nvml_nvlink_direction direction);
 // True and *out_rate; false when there is no base yet, the counter went back (driver reset) or no time has passed: the
-// reading is then the new base. Time is the driver's own when both readings have one that agrees with ours within 10 %, else ours.
+// reading is then the new base. A counter at 0 has seen no traffic since the driver was loaded: rate 0 without a base.
+// Time is the driver's own when both readings have one that agrees with ours within 10 %, else ours.
 bool nvml_rate_update(struct nvml_rate *rate, uint64_t kib, uint64_t taken_ns, int64_t driver_us, int64_t *out_rate);

@@ -210,6 +210,7 @@ static void open_driver(struct source *s)
     }
     bool changed;
     nvml_system_read(&s->n, &s->system);
+    nvml_field_values_init(&s->field_values, s->system.driver_version);
     result = nvml_devices_enumerate(&s->n, &s->devices, &changed);
     if (result != NVML_SUCCESS) {
         give_up(s, FRAME_STATE_FAILED, result, "NVML does not count the GPUs");
@@ -225,7 +226,6 @@ static void close_driver(struct source *s)
     nvml_events_disarm(&s->n, &s->events, &s->devices);
     nvml_devices_release(&s->n, &s->devices);
     nvml_shutdown(&s->n);
-    s->field_values = (struct nvml_field_values){0};
     s->ready = false;
 }
 
