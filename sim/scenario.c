@@ -5,15 +5,18 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/file.h"
+#include "base/limits.h"
 #include "base/num.h"
 #include "codec/yaml.h"
 #include "symbol_table.h"
 
 struct compile {
     struct sim_node *n;
-    const char *file;
+    const char *file; // of the text under the hand, for messages
     struct error *err;
     const struct yaml_node *models;
+    const char *models_file;
 };
 
 // Gives an error from a value's parser the position of the value.
@@ -281,6 +284,18 @@ static int default_signals(struct compile *c, uint32_t gpu)
     return rc;
 }
 
+static int compile_model(struct compile *c, uint32_t gpu, const struct yaml_node *model)
+{
+    const struct yaml_node *body = c->models ? yaml_find(c->models, model->scalar.ptr) : NULL;
+    if (!body)
+        return refuse(c, model, "no such model");
+    const char *file = c->file;
+    c->file = c->models_file;
+    int rc = compile_gpu_body(c, gpu, body);
+    c->file = file;
+    return rc;
+}
+
 static int compile_gpu(struct compile *c, const struct yaml_node *y)
 {
     uint32_t gpu = c->n->gpu_count;
@@ -290,10 +305,8 @@ static int compile_gpu(struct compile *c, const struct yaml_node *y)
     g->minor = gpu;
     int rc = default_signals(c, gpu);
     const struct yaml_node *model = yaml_find(y, "model");
-    if (rc == 0 && model) {
-        const struct yaml_node *body = c->models ? yaml_find(c->models, model->scalar.ptr) : NULL;
-        rc = body ? compile_gpu_body(c, gpu, body) : refuse(c, model, "no such model");
-    }
+    if (rc == 0 && model)
+        rc = compile_model(c, gpu, model);
     if (rc == 0)
         rc = compile_gpu_body(c, gpu, y);
     if (rc == 0)
@@ -593,7 +606,6 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
         rc = prepare(c);
     if (rc == 0)
         rc = compile_driver(c, yaml_find(root, "driver"));
-    c->models = yaml_find(root, "models");
     for (const struct yaml_node *y = gpus ? gpus->first : NULL; rc == 0 && y; y = y->next)
         rc = compile_gpu(c, y);
     if (rc == 0)
@@ -607,15 +619,48 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
     return rc == 0 ? check_loads(c) : rc;
 }
 
+// Models stand in the scenario, or in a file beside it that several share.
+struct models {
+    char path[512];
+    struct buf text;
+    struct yaml_document *d;
+};
+
+static int load_models(struct compile *c, const struct yaml_node *root, struct models *m)
+{
+    const struct yaml_node *y = yaml_find(root, "models");
+    c->models = y;
+    c->models_file = c->file;
+    if (!y || y->kind == YAML_MAPPING)
+        return 0;
+    const char *slash = strrchr(c->file, '/');
+    int dir = slash ? (int)(slash - c->file) + 1 : 0;
+    int wrote = snprintf(m->path, sizeof(m->path), "%.*s%.*s", dir, c->file, SV_FMT(y->scalar));
+    if (wrote < 0 || (size_t)wrote >= sizeof(m->path))
+        return refuse(c, y, "the path is too long");
+    int rc = at_node(c, y, file_read(m->path, &m->text, c->err));
+    if (rc == 0)
+        rc = yaml_parse(buf_sv(&m->text), m->path, &m->d, c->err);
+    if (rc < 0)
+        return rc;
+    c->models = yaml_root(m->d);
+    c->models_file = m->path;
+    return 0;
+}
+
 int sim_compile(struct sim_node *n, struct sv text, const char *file, struct error *err)
 {
     struct error local = ERROR_INIT;
     struct compile c = {.n = n, .file = file, .err = err ? err : &local};
-    struct yaml_document *d;
+    struct models models = {.text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES)};
+    struct yaml_document *d = NULL;
     int rc = yaml_parse(text, file, &d, c.err);
-    if (rc < 0)
-        return rc;
-    rc = compile_root(&c, yaml_root(d));
+    if (rc == 0)
+        rc = load_models(&c, yaml_root(d), &models);
+    if (rc == 0)
+        rc = compile_root(&c, yaml_root(d));
+    yaml_document_free(models.d);
+    buf_deinit(&models.text);
     yaml_document_free(d);
     if (rc == 0) {
         n->magic = SIM_MAGIC;
