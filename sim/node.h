@@ -228,6 +228,7 @@ struct sim_node {
     uint32_t layout;
     uint32_t bytes;
     char scenario[64];
+    char name[64]; // of the Kubernetes node
     char driver_version[72], nvml_version[80];
     uint32_t driver_branch;
     uint32_t cuda_version; // 12040

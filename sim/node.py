@@ -68,6 +68,7 @@ def _library():
         ("sim_get_process", c_int, [session, c_uint32, POINTER(Process)]),
         ("sim_get_string", c_char_p, [session, c_uint32]),
         ("sim_driver_version", c_char_p, [session]),
+        ("sim_node_name", c_char_p, [session]),
         ("sim_uses_old_library", c_int, [session]),
     ]:
         function = getattr(lib, name)
@@ -188,6 +189,10 @@ class Node:
     @property
     def driver_version(self):
         return self._lib.sim_driver_version(self._session).decode()
+
+    @property
+    def name(self):
+        return self._lib.sim_node_name(self._session).decode()
 
     @property
     def old_library(self):

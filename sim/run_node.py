@@ -9,6 +9,8 @@ n.env             the environment for programs on the node: SIM_NODE and LD_LIBR
 n.nvml_library    path of the vendor library double
 n.socket          the kubelet's pod-resources socket
 n.kmsg_path       a FIFO that behaves like /dev/kmsg: one record a write
+n.node_name       what NODE_NAME is there
+n.counters        a counters file that suits the scenario: its own, or the stock one
 n.node            the node itself (node.py): the truth, counts, pods
 """
 import os
@@ -78,6 +80,7 @@ class SimNode:
         if self.text is not None:
             source = self.directory / "scenario.yaml"
             source.write_text(self.text, encoding="utf-8")
+            shutil.copy(HERE / "scenarios" / "models.yaml", self.directory)
         made = subprocess.run([BUILD / "sim" / "simnode", source, "--out", self.file, "--rate", str(self.rate)],
                               capture_output=True, text=True, check=False)
         if made.returncode != 0:
@@ -85,8 +88,11 @@ class SimNode:
         self.node = Node(self.file)
         if self.freeze_at is not None:
             self.freeze(self.freeze_at)
-        self.nvml_library = str(BUILD / "sim" / ("old" if self.node.old_library else ".") / "libnvidia-ml.so.1")
-        self.nvml_library = os.path.normpath(self.nvml_library)
+        self.node_name = self.node.name
+        folder = BUILD / "sim" / "old" if self.node.old_library else BUILD / "sim"
+        self.nvml_library = str(folder / "libnvidia-ml.so.1")
+        own = source.with_suffix("") / "counters.csv"
+        self.counters = str(own if own.exists() else HERE.parent / "etc" / "default-counters.csv")
         self.kmsg_path = str(self.directory / "kmsg")
         os.mkfifo(self.kmsg_path)
         self._kmsg = os.open(self.kmsg_path, os.O_RDWR | os.O_NONBLOCK)

@@ -39,7 +39,7 @@ static int expect(struct compile *c, const struct yaml_node *y, enum yaml_kind k
     return y->kind == kind ? 0 : refuse(c, y, names[kind]);
 }
 
-// --- Texts: `\xHH` is a byte, so that a driver's broken text can be written down ---
+// --- Texts: bytes, so that a driver's broken text can be written down ---
 
 static int hex_value(char c)
 {
@@ -49,18 +49,33 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+// Takes one byte of a text: `\xHH` is that byte, and so is what YAML's own "\xHH" gives, a character from U+0080 to
+// U+00FF.
+static char take_byte(const struct sv *s, size_t *at)
+{
+    const char *p = s->ptr + *at;
+    size_t left = s->len - *at;
+    *at += 1;
+    if (left >= 4 && p[0] == '\\' && p[1] == 'x' && hex_value(p[2]) >= 0 && hex_value(p[3]) >= 0) {
+        *at += 3;
+        return (char)(hex_value(p[2]) << 4 | hex_value(p[3]));
+    }
+    unsigned char lead = (unsigned char)p[0];
+    if (left >= 2 && (lead == 0xc2 || lead == 0xc3)) {
+        *at += 1;
+        return (char)((lead & 3) << 6 | (p[1] & 0x3f));
+    }
+    return p[0];
+}
+
 static int add_text(struct compile *c, const struct yaml_node *y, uint32_t *out)
 {
     char text[512];
     size_t len = 0;
-    for (size_t i = 0; i < y->scalar.len; i++) {
-        const char *at = y->scalar.ptr + i;
-        if (len == sizeof(text) - 1)
+    for (size_t at = 0; at < y->scalar.len;) {
+        if (len == sizeof(text))
             return refuse(c, y, "text is too long");
-        bool escaped = y->scalar.len - i >= 4 && at[0] == '\\' && at[1] == 'x' && hex_value(at[2]) >= 0 &&
-                       hex_value(at[3]) >= 0;
-        text[len++] = escaped ? (char)(hex_value(at[2]) << 4 | hex_value(at[3])) : *at;
-        i += escaped ? 3 : 0;
+        text[len++] = take_byte(&y->scalar, &at);
     }
     return at_node(c, y, sim_add_string(c->n, (struct sv){text, len}, out, c->err));
 }
@@ -599,11 +614,14 @@ static int check_loads(struct compile *c)
 
 static int compile_root(struct compile *c, const struct yaml_node *root)
 {
-    static const char *const known[] = {"driver", "models", "gpus", "pods", "processes", "kubelet", "script", NULL};
+    static const char *const known[] = {"node",      "driver",  "models", "gpus", "pods",
+                                        "processes", "kubelet", "script", NULL};
     const struct yaml_node *gpus = yaml_find(root, "gpus"), *pods = yaml_find(root, "pods");
     int rc = yaml_check_keys(root, c->file, known, c->err);
     if (rc == 0)
         rc = prepare(c);
+    const struct yaml_node *name = yaml_find(root, "node");
+    sv_copy(c->n->name, sizeof(c->n->name), name ? name->scalar : SV("sim-node-0"));
     if (rc == 0)
         rc = compile_driver(c, yaml_find(root, "driver"));
     for (const struct yaml_node *y = gpus ? gpus->first : NULL; rc == 0 && y; y = y->next)

@@ -252,6 +252,11 @@ const char *sim_driver_version(struct sim_session *s)
     return s->node->driver_version;
 }
 
+const char *sim_node_name(struct sim_session *s)
+{
+    return s->node->name;
+}
+
 int sim_uses_old_library(struct sim_session *s)
 {
     return (int)s->node->old_library;

@@ -42,4 +42,5 @@ SIM_API int sim_get_instance(struct sim_session *s, uint32_t index, struct sim_i
 SIM_API int sim_get_process(struct sim_session *s, uint32_t index, struct sim_process *out);
 SIM_API const char *sim_get_string(struct sim_session *s, uint32_t at);
 SIM_API const char *sim_driver_version(struct sim_session *s);
+SIM_API const char *sim_node_name(struct sim_session *s);
 SIM_API int sim_uses_old_library(struct sim_session *s);
