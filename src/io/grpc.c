@@ -240,19 +240,22 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
                  nghttp2_http2_strerror(error));
         conclude(c, 0, grpc_status_of_reset(error), text);
     } else {
-        snprintf(text, sizeof(text), "the answer is not HTTP/2 as it should be: %s",
-                 nghttp2_http2_strerror(error));
+        snprintf(text, sizeof(text), "the answer breaks HTTP/2: %s", nghttp2_http2_strerror(error));
         conclude(c, -EPROTO, 0, text);
     }
     return 0;
 }
 
-// A frame against the protocol, after which nghttp2 says goodbye.
-static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error,
-                            void *user)
+// nghttp2 says goodbye to a peer that breaks the protocol: its reason is ours.
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
-    (void)session, (void)frame;
-    conclude(user, -EPROTO, 0, nghttp2_strerror(error));
+    char text[TEXT_BYTES];
+    (void)session;
+    if (frame->hd.type != NGHTTP2_GOAWAY || frame->goaway.error_code == NGHTTP2_NO_ERROR)
+        return 0;
+    snprintf(text, sizeof(text), "the answer breaks HTTP/2: %s",
+             nghttp2_http2_strerror(frame->goaway.error_code));
+    conclude(user, -EPROTO, 0, text);
     return 0;
 }
 
@@ -311,7 +314,6 @@ static int submit_settings(struct grpc_call *c)
     if (window > INT32_MAX)
         window = INT32_MAX;
     const nghttp2_settings_entry settings[] = {
-        {NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0},
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, (uint32_t)window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, LIMIT_GRPC_HEADER_BYTES},
@@ -335,7 +337,7 @@ static int new_session(struct grpc_call *c)
         nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
         nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-        nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
+        nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
         nghttp2_option_set_max_deflate_dynamic_table_size(option, 0);
         r = nghttp2_session_client_new2(&c->session, callbacks, c, option);
     }
@@ -378,6 +380,12 @@ static bool flush(struct grpc_call *c)
     return !c->concluded;
 }
 
+// Something waits to be written that the peer does not take.
+static bool is_blocked(const struct grpc_call *c)
+{
+    return c->out_len > 0 && !c->out_broken;
+}
+
 // One read's worth. True: more may be there.
 static bool take_bytes(struct grpc_call *c)
 {
@@ -396,24 +404,23 @@ static bool take_bytes(struct grpc_call *c)
         conclude(c, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO, 0, nghttp2_strerror((int)used));
         c->out_broken = true; // the session is in no state to send
     }
-    // Answers to PING and SETTINGS go out before more comes in, so a flood of them can't pile up.
     if (!c->concluded && flush(c) && !nghttp2_session_want_read(c->session))
         conclude(c, -EPROTO, 0, "the session ended without an answer");
-    return !c->concluded;
+    return !c->concluded && !is_blocked(c);
 }
 
+// Answers to PING and SETTINGS go out before more comes in, so a peer that sends without reading
+// holds up itself and no queue grows.
 static void on_ready(void *user, unsigned events)
 {
     struct grpc_call *c = user;
-    bool more = flush(c) && (events & LOOP_READABLE);
+    bool more = flush(c) && !is_blocked(c) && (events & LOOP_READABLE);
     for (unsigned i = 0; more && i < READS_PER_TURN; i++)
         more = take_bytes(c);
-    if (c->concluded) {
+    if (c->concluded)
         settle(c);
-        return;
-    }
-    bool wants_write = !c->out_broken && (c->out_len > 0 || nghttp2_session_want_write(c->session));
-    loop_fd_set(c->watch, LOOP_READABLE | (wants_write ? LOOP_WRITABLE : 0));
+    else
+        loop_fd_set(c->watch, is_blocked(c) ? LOOP_WRITABLE : LOOP_READABLE);
 }
 
 // --- Connecting ---

@@ -32,6 +32,7 @@ struct grpc_call_config {
 
 #define GRPC_OK 0u
 #define GRPC_UNKNOWN 2u
+#define GRPC_DEADLINE_EXCEEDED 4u
 #define GRPC_RESOURCE_EXHAUSTED 8u
 #define GRPC_UNIMPLEMENTED 12u
 #define GRPC_INTERNAL 13u

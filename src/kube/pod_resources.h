@@ -53,12 +53,14 @@ struct pod_resources_stats {
     uint64_t polls;
     uint64_t failures;
     uint64_t rate_limited;
-    uint64_t reconnect_shorts; // short answers after a kubelet restart, held back
+    uint64_t reconnect_shorts; // answers after a kubelet restart in which rows were missing that
+                               // were kept
     uint64_t last_ok_ns;       // CLOCK_MONOTONIC of the last good answer, 0: none yet
     uint64_t last_duration_ns;
-    int last_result; // 0 or negative errno
+    int last_result; // of the last poll: 0 or negative errno (-EREMOTEIO: the kubelet answered with
+                     // an error)
     unsigned last_grpc_status;
-    bool socket_seen;
+    bool socket_seen; // the socket file was there at the last look
     char last_error[160];
 };
 
@@ -70,7 +72,7 @@ struct pod_resources_config {
     uint64_t restart_grace_ns; // how long rows that vanish right after a reconnect are kept (30 s)
     bool (*wanted)(void *user, struct sv resource, struct sv device_id);
     // A new list that differs from the last one, or NULL when it became too old to be trusted.
-    // The reference belongs to the poller; ref it to keep it.
+    // The reference belongs to the poller; ref it to keep it. Must not free the poller.
     void (*changed)(void *user, struct pod_devices *devices);
     void *user;
 };
