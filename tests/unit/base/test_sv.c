@@ -138,6 +138,27 @@ static void distance_counts_edits_up_to_its_limit(void **state)
     assert_int_equal(sv_distance(too_long, too_long, 3), 4);
 }
 
+static const char *guess(const char *wanted)
+{
+    static const char *const known[] = {"interval", "internal", "metrics", "id", "version"};
+    struct sv_guess g = sv_guess_start(sv_from(wanted));
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+        sv_guess_offer(&g, sv_from(known[i]));
+    return g.best.len ? g.best.ptr : "";
+}
+
+static void a_guess_is_the_nearest_word_or_none(void **state)
+{
+    assert_string_equal(guess("intervall"), "interval");
+    assert_string_equal(guess("internall"), "internal");
+    assert_string_equal(guess("metric"), "metrics");
+    assert_string_equal(guess("metrics"), "metrics");
+    assert_string_equal(guess("metircs"), "metrics");
+    assert_string_equal(guess("zz"), ""); // "id" is two edits away, which is all of it
+    assert_string_equal(guess("collectors"), "");
+    assert_string_equal(guess(""), "");
+}
+
 static void copies_are_terminated(void **state)
 {
     char *copy = sv_dup(SV("a\0b"));
@@ -168,6 +189,7 @@ int main(void)
         cmocka_unit_test(splitting_gives_each_piece_once),
         cmocka_unit_test(utf8_is_told_from_other_bytes),
         cmocka_unit_test(distance_counts_edits_up_to_its_limit),
+        cmocka_unit_test(a_guess_is_the_nearest_word_or_none),
         cmocka_unit_test(copies_are_terminated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
