@@ -225,11 +225,55 @@ static int add_board(struct work *w, size_t entity)
 
 // --- Selection ---
 
+// Whether an entity before this one would have the same labels: such a list is nonsense, and a page
+// with it would be refused whole. The first one counts.
+static bool is_twin(const struct inventory *inv, size_t entity)
+{
+    const struct frame_entity *e = &inv->entities[entity].info;
+    const struct frame_entity *gpu = &inv->entities[e->parent].info;
+    for (size_t i = 0; i < entity; i++) {
+        const struct frame_entity *other = &inv->entities[i].info;
+        const struct frame_entity *other_gpu = &inv->entities[other->parent].info;
+        bool same = e->kind == FRAME_ENTITY_GPU || other->gpu_instance_id == e->gpu_instance_id;
+        if (same && other->kind == e->kind && other_gpu->index == gpu->index &&
+            strcmp(other_gpu->uuid, gpu->uuid) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Which entities podgpu_gpu_* shows: the chosen ones and their GPUs; all when something that was
+// asked for is missing.
+static void fill_shown(const struct work *w, bool all)
+{
+    const struct inventory *inv = w->in->inventory;
+    bool *shown = w->layout->shown;
+    for (size_t i = 0; i < inv->entity_count; i++)
+        shown[i] = all && !is_twin(inv, i);
+    for (size_t i = 0; i < w->chosen_count; i++) {
+        shown[w->chosen[i]] = true;
+        shown[inv->entities[w->chosen[i]].info.parent] = true;
+    }
+}
+
+static void drop_twins(struct work *w)
+{
+    const struct inventory *inv = w->in->inventory;
+    size_t kept = 0;
+    for (size_t i = 0; i < w->chosen_count; i++) {
+        size_t entity = w->chosen[i];
+        if (is_twin(inv, entity) || is_twin(inv, inv->entities[entity].info.parent))
+            w->layout->duplicates++;
+        else
+            w->chosen[kept++] = entity;
+    }
+    w->chosen_count = kept;
+}
+
 // Chooses entities by -d. An id that was asked for and is not there leaves none, and the reason.
 static int choose(struct work *w)
 {
     const struct inventory *inv = w->in->inventory;
-    struct render_layout *l = w->layout;
     cleanup(mem_freep) struct selection_device *devices =
         calloc(inv->entity_count + 1, sizeof(*devices));
     w->chosen = calloc(inv->entity_count + 1, sizeof(*w->chosen));
@@ -249,15 +293,10 @@ static int choose(struct work *w)
         return r;
     if (r < 0) {
         w->chosen_count = 0;
-        sv_copy(l->selection_error, sizeof(l->selection_error), sv_from(err.text));
+        sv_copy(w->layout->selection_error, sizeof(w->layout->selection_error), sv_from(err.text));
     }
-    for (size_t i = 0; i < inv->entity_count; i++)
-        l->shown[i] =
-            r < 0; // what is there is told even when something that was asked for is missing
-    for (size_t i = 0; i < w->chosen_count; i++) {
-        l->shown[w->chosen[i]] = true;
-        l->shown[inv->entities[w->chosen[i]].info.parent] = true;
-    }
+    drop_twins(w);
+    fill_shown(w, r < 0);
     return 0;
 }
 

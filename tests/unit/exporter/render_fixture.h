@@ -9,7 +9,8 @@
 
 #define FIXTURE_NOW_NS (1000 * NS_PER_S)
 #define FIXTURE_WALL_NS (UINT64_C(1700000000) * NS_PER_S)
-#define FIXTURE_HOLDERS_MAX 4096
+#define FIXTURE_HOLDERS_MAX (LIMIT_ENTITY_COPIES + 10)
+#define FIXTURE_ENTITIES_MAX 128
 
 struct fixture {
     struct exporter_options options;
@@ -17,12 +18,12 @@ struct fixture {
     struct inventory inventory;
     struct pod_devices pods;
     struct attribute_result holders;
-    struct render_jobs jobs[LIMIT_ENTITIES];
+    struct render_jobs jobs[FIXTURE_ENTITIES_MAX];
     struct render_owners owners;
     struct render_self self;
     struct render *render;
     uint64_t now_ns; // of values set and of pages
-    struct frame_entity entities[LIMIT_ENTITIES];
+    struct frame_entity entities[FIXTURE_ENTITIES_MAX];
     uint32_t entity_count;
     struct fixture_holding {
         uint32_t entity;
