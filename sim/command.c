@@ -35,7 +35,8 @@ static bool has_word(const struct words *w, const char *exact)
     return false;
 }
 
-static int number(const struct words *w, const char *key, int64_t fallback, int64_t *out, struct error *err)
+static int number(const struct words *w, const char *key, int64_t fallback, int64_t *out,
+                  struct error *err)
 {
     struct sv text = word(w, key);
     *out = fallback;
@@ -47,7 +48,8 @@ static int number(const struct words *w, const char *key, int64_t fallback, int6
 }
 
 // gpu=N; required unless fallback is allowed.
-static int gpu_word(const struct sim_node *n, const struct words *w, bool required, uint32_t *out, struct error *err)
+static int gpu_word(const struct sim_node *n, const struct words *w, bool required, uint32_t *out,
+                    struct error *err)
 {
     int64_t gpu;
     int rc = number(w, "gpu", -1, &gpu, err);
@@ -77,7 +79,8 @@ static uint32_t find_process(const struct sim_node *n, struct sv pid_text, int64
 
 // --- set NAME=VALUE ... ---
 
-static int set_load(struct sim_node *n, _Atomic uint32_t *list, struct sv value, int64_t at, struct error *err)
+static int set_load(struct sim_node *n, _Atomic uint32_t *list, struct sv value, int64_t at,
+                    struct error *err)
 {
     struct sim_load l;
     int rc = sim_parse_load(value, &l, err);
@@ -85,7 +88,8 @@ static int set_load(struct sim_node *n, _Atomic uint32_t *list, struct sv value,
     return rc < 0 ? rc : sim_add_load(n, list, &l, err);
 }
 
-static int set_signal(struct sim_node *n, uint32_t gpu, struct sv name, struct sv value, int64_t at, struct error *err)
+static int set_signal(struct sim_node *n, uint32_t gpu, struct sv name, struct sv value, int64_t at,
+                      struct error *err)
 {
     enum sim_field field = sim_parse_field(name);
     if (field == SIM_FIELD_COUNT)
@@ -127,7 +131,8 @@ static int set_one(struct sim_node *n, int64_t at, struct sv assignment, struct 
     return set_signal(n, gpu, rest, value, at, err);
 }
 
-static int verb_set(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_set(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                    struct error *err)
 {
     int rc = w->count == 0 ? error_set(err, -EINVAL, "set NAME=VALUE ...") : 0;
     for (size_t i = 0; i < w->count && rc == 0; i++)
@@ -135,7 +140,8 @@ static int verb_set(struct sim_node *n, int64_t at, const struct words *w, struc
     return rc;
 }
 
-static int verb_get(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_get(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                    struct error *err)
 {
     for (size_t i = 0; i < w->count; i++) {
         struct sv rest = w->list[i], head;
@@ -154,7 +160,8 @@ static int verb_get(struct sim_node *n, int64_t at, const struct words *w, struc
     return 0;
 }
 
-// --- fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]; fault clear [SYMBOL] ---
+// --- fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]; fault clear
+// [SYMBOL] ---
 
 static int find_symbol(const struct sim_node *n, struct sv name, uint32_t *out, struct error *err)
 {
@@ -179,16 +186,19 @@ static int clear_faults(struct sim_node *n, const struct words *w, struct error 
     return rc;
 }
 
-static int parse_fault(struct sim_node *n, int64_t at, const struct words *w, struct sim_fault *f, struct error *err)
+static int parse_fault(struct sim_node *n, int64_t at, const struct words *w, struct sim_fault *f,
+                       struct error *err)
 {
     int64_t value = 0, count;
-    uint32_t kind = has_word(w, "hang")      ? SIM_FAULT_HANG
-                    : has_word(w, "crash")   ? SIM_FAULT_CRASH
-                    : word(w, "delay").ptr   ? SIM_FAULT_DELAY
+    uint32_t kind = has_word(w, "hang")     ? SIM_FAULT_HANG
+                    : has_word(w, "crash")  ? SIM_FAULT_CRASH
+                    : word(w, "delay").ptr  ? SIM_FAULT_DELAY
                     : word(w, "return").ptr ? SIM_FAULT_RETURN
                                             : SIM_FAULT_NONE;
     if (kind == SIM_FAULT_NONE)
-        return error_set(err, -EINVAL, "fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]");
+        return error_set(
+            err, -EINVAL,
+            "fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]");
     int rc = find_symbol(n, w->list[0], &f->symbol, err);
     if (rc == 0)
         rc = gpu_word(n, w, false, &f->gpu, err);
@@ -210,7 +220,8 @@ static int parse_fault(struct sim_node *n, int64_t at, const struct words *w, st
     return rc;
 }
 
-static int verb_fault(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_fault(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                      struct error *err)
 {
     if (w->count == 0)
         return error_set(err, -EINVAL, "fault SYMBOL ... or fault clear [SYMBOL]");
@@ -238,7 +249,8 @@ static int verb_fault(struct sim_node *n, int64_t at, const struct words *w, str
     return error_set(err, -ENOSPC, "no room for another fault (%u)", SIM_MAX_FAULTS);
 }
 
-static int verb_crash(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_crash(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                      struct error *err)
 {
     struct sv list[MAX_WORDS];
     if (w->count == 0 || w->count + 1 > MAX_WORDS)
@@ -249,7 +261,8 @@ static int verb_crash(struct sim_node *n, int64_t at, const struct words *w, str
 }
 
 // --- xid gpu=N code=N [gi=N] [ci=N] [only=nvml|kmsg] [type=BIT] ---
-static int verb_xid(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_xid(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                    struct error *err)
 {
     int64_t code, gi, ci, type;
     struct sim_event e = {.at_ns = at, .flags = SIM_EVENT_NVML | SIM_EVENT_KMSG};
@@ -281,7 +294,8 @@ static int verb_xid(struct sim_node *n, int64_t at, const struct words *w, struc
 }
 
 // --- counts [reset] ---
-static int verb_counts(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_counts(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                       struct error *err)
 {
     bool reset = has_word(w, "reset");
     for (uint32_t i = 0; i < n->symbol_count; i++) {
@@ -298,10 +312,11 @@ static int verb_counts(struct sim_node *n, int64_t at, const struct words *w, st
     return 0;
 }
 
-// --- pods list | pods add NAME [namespace=] [container=] [resource=] [device=A,B] [uid=] | pods end NAME | clear ---
+// --- pods list | pods add NAME [namespace=] [container=] [resource=] [device=A,B] [uid=] | pods
+// end NAME | clear ---
 
-static int add_pod_devices(struct sim_node *n, int64_t at, const struct words *w, struct sim_container *c,
-                           struct error *err)
+static int add_pod_devices(struct sim_node *n, int64_t at, const struct words *w,
+                           struct sim_container *c, struct error *err)
 {
     struct sv ids = word(w, "device"), id;
     struct sv resource = word(w, "resource");
@@ -325,7 +340,8 @@ static int add_pod(struct sim_node *n, int64_t at, const struct words *w, struct
     uint32_t slot = atomic_load(&n->pod_count), container = atomic_load(&n->container_count);
     if (slot == SIM_MAX_PODS || container == SIM_MAX_CONTAINERS)
         return error_set(err, -ENOSPC, "no room for another pod (%u)", SIM_MAX_PODS);
-    struct sim_pod p = {.first_container = container, .containers = 1, .start_ns = at, .end_ns = SIM_FOREVER};
+    struct sim_pod p = {
+        .first_container = container, .containers = 1, .start_ns = at, .end_ns = SIM_FOREVER};
     struct sim_container c = {0};
     struct sv ns = word(w, "namespace"), name = word(w, "container"), uid = word(w, "uid");
     int rc = sim_add_string(n, w->list[1], &p.name, err);
@@ -352,7 +368,8 @@ static unsigned end_pods(struct sim_node *n, int64_t at, const struct sv *name)
     unsigned ended = 0;
     for (uint32_t i = 0; i < n->pod_count; i++) {
         struct sim_pod *p = &n->pods[i];
-        if (atomic_load(&p->end_ns) <= at || (name && !sv_equals(*name, sv_from(sim_string(n, p->name)))))
+        if (atomic_load(&p->end_ns) <= at ||
+            (name && !sv_equals(*name, sv_from(sim_string(n, p->name)))))
             continue;
         atomic_store(&p->end_ns, at);
         ended++;
@@ -364,7 +381,8 @@ static unsigned end_pods(struct sim_node *n, int64_t at, const struct sv *name)
     return ended;
 }
 
-static int verb_pods(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_pods(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                     struct error *err)
 {
     if (w->count == 0 || sv_equals(w->list[0], SV("list"))) {
         sim_pods_json(n, at, out);
@@ -387,9 +405,13 @@ static int verb_pods(struct sim_node *n, int64_t at, const struct words *w, stru
 // --- process add device=gpu0[/gi1] pid=N [memory=] [load=] [name=] [pod=] | process end pid=N ---
 static int add_process(struct sim_node *n, int64_t at, const struct words *w, struct error *err)
 {
-    struct sim_process p = {
-        .type = SIM_COMPUTE, .start_ns = at, .end_ns = SIM_FOREVER, .load = SIM_NONE, .pod = SIM_NONE};
-    struct sv memory = word(w, "memory"), load = word(w, "load"), name = word(w, "name"), pod = word(w, "pod");
+    struct sim_process p = {.type = SIM_COMPUTE,
+                            .start_ns = at,
+                            .end_ns = SIM_FOREVER,
+                            .load = SIM_NONE,
+                            .pod = SIM_NONE};
+    struct sv memory = word(w, "memory"), load = word(w, "load"), name = word(w, "name"),
+              pod = word(w, "pod");
     struct sim_segment bytes = {0};
     int64_t pid;
     int rc = sim_find_instance(n, word(w, "device"), at, &p.gpu, &p.instance, err);
@@ -413,7 +435,8 @@ static int add_process(struct sim_node *n, int64_t at, const struct words *w, st
     return sim_add_process(n, &p, &slot, err);
 }
 
-static int verb_process(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_process(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                        struct error *err)
 {
     if (w->count > 0 && sv_equals(w->list[0], SV("add")))
         return add_process(n, at, w, err);
@@ -435,21 +458,27 @@ static int refuse_in_use(struct sim_node *n, uint32_t gpu, struct error *err)
     return pid == 0 ? 0 : error_set(err, -EBUSY, "GPU %u is in use by process %u", gpu, pid);
 }
 
-static int verb_mig(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_mig(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                    struct error *err)
 {
     uint32_t gpu;
     int rc = gpu_word(n, w, true, &gpu, err);
     struct sv layout = word(w, "layout");
     if (rc == 0 && !layout.ptr)
         rc = error_set(err, -EINVAL, "mig gpu=N layout=3g.40gb,1g.10gb | layout=off [force]");
-    bool mode_changes = rc == 0 && (sim_truth_or_zero(n, gpu, SIM_MIG_MODE, at) != 0) == sv_equals(layout, SV("off"));
+    bool mode_changes = rc == 0 && (sim_truth_or_zero(n, gpu, SIM_MIG_MODE, at) != 0) ==
+                                       sv_equals(layout, SV("off"));
     if (rc == 0 && mode_changes && !has_word(w, "force"))
         rc = refuse_in_use(n, gpu, err);
     if (rc == 0)
         rc = sim_add_layout(n, gpu, layout, at, err);
     if (rc < 0)
         return rc;
-    struct sim_event e = {.at_ns = at, .type = 0x100, .gpu = gpu, .gi = UINT32_MAX, .ci = UINT32_MAX,
+    struct sim_event e = {.at_ns = at,
+                          .type = 0x100,
+                          .gpu = gpu,
+                          .gi = UINT32_MAX,
+                          .ci = UINT32_MAX,
                           .flags = SIM_EVENT_NVML};
     rc = sim_add_event(n, &e, err);
     if (rc == 0)
@@ -458,11 +487,12 @@ static int verb_mig(struct sim_node *n, int64_t at, const struct words *w, struc
 }
 
 // What a reset clears: the loss, the need for a reset, the counters since driver load.
-static int verb_reset(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_reset(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                      struct error *err)
 {
-    static const enum sim_field cleared[] = {SIM_LOST,        SIM_RESET_REQUIRED, SIM_ECC_SBE_VOL,
-                                             SIM_ECC_DBE_VOL, SIM_REMAP_PENDING,  SIM_RETIRED_PENDING,
-                                             SIM_RECOVERY_ACTION};
+    static const enum sim_field cleared[] = {
+        SIM_LOST,          SIM_RESET_REQUIRED,  SIM_ECC_SBE_VOL,    SIM_ECC_DBE_VOL,
+        SIM_REMAP_PENDING, SIM_RETIRED_PENDING, SIM_RECOVERY_ACTION};
     uint32_t gpu;
     int rc = gpu_word(n, w, true, &gpu, err);
     if (rc == 0)
@@ -480,8 +510,10 @@ static int verb_reset(struct sim_node *n, int64_t at, const struct words *w, str
     return rc;
 }
 
-// clock | clock freeze=TIME | clock add=TIME (while frozen) | clock run (goes on from the frozen time)
-static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+// clock | clock freeze=TIME | clock add=TIME (while frozen) | clock run (goes on from the frozen
+// time)
+static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                      struct error *err)
 {
     struct sv freeze = word(w, "freeze"), add = word(w, "add");
     int64_t t, frozen = atomic_load(&n->frozen_ns);
@@ -498,7 +530,8 @@ static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, str
     } else if (has_word(w, "run")) {
         if (frozen != INT64_MIN) {
             atomic_store(&n->frozen_ns, INT64_MIN);
-            n->epoch_ns += (int64_t)((sim_wide)(sim_now(n) - frozen) * SIM_PPM / (int64_t)n->rate_ppm);
+            n->epoch_ns +=
+                (int64_t)((sim_wide)(sim_now(n) - frozen) * SIM_PPM / (int64_t)n->rate_ppm);
         }
         return 0;
     } else {
@@ -511,7 +544,8 @@ static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, str
     return rc;
 }
 
-static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err)
+static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+                        struct error *err)
 {
     uint32_t gpu = SIM_NONE;
     int rc = gpu_word(n, w, false, &gpu, err);
@@ -522,14 +556,16 @@ static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, s
 
 static const struct {
     const char *name;
-    int (*run)(struct sim_node *n, int64_t at, const struct words *w, struct buf *out, struct error *err);
+    int (*run)(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+               struct error *err);
 } verbs[] = {
-    {"set", verb_set},         {"get", verb_get},     {"fault", verb_fault}, {"crash", verb_crash},
-    {"xid", verb_xid},         {"counts", verb_counts}, {"pods", verb_pods},   {"process", verb_process},
-    {"mig", verb_mig},         {"reset", verb_reset}, {"clock", verb_clock}, {"holders", verb_holders},
+    {"set", verb_set}, {"get", verb_get},       {"fault", verb_fault}, {"crash", verb_crash},
+    {"xid", verb_xid}, {"counts", verb_counts}, {"pods", verb_pods},   {"process", verb_process},
+    {"mig", verb_mig}, {"reset", verb_reset},   {"clock", verb_clock}, {"holders", verb_holders},
 };
 
-int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv, struct buf *out, struct error *err)
+int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv, struct buf *out,
+                struct error *err)
 {
     if (argc == 0)
         return error_set(err, -EINVAL, "expected a verb");
@@ -540,7 +576,8 @@ int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *ar
     return error_set(err, -EINVAL, "unknown verb '%.*s'", SV_FMT(argv[0]));
 }
 
-int sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out, struct error *err)
+int sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out,
+                     struct error *err)
 {
     struct sv list[MAX_WORDS], piece;
     size_t count = 0;

@@ -56,7 +56,8 @@ static bool strip_suffix(struct sv *s, struct sv suffix)
     return true;
 }
 
-static int parse_term(struct sv term, enum sim_kind kind, struct sim_segment *out, struct error *err)
+static int parse_term(struct sv term, enum sim_kind kind, struct sim_segment *out,
+                      struct error *err)
 {
     struct sv s = trim(term);
     if (sv_equals(s, SV("power")) && kind == SIM_COUNTER) {
@@ -67,7 +68,8 @@ static int parse_term(struct sv term, enum sim_kind kind, struct sim_segment *ou
     bool of_load = strip_suffix(&s, SV("*load"));
     if (per_second != (kind == SIM_COUNTER) && (per_second || of_load))
         return error_set(err, -EINVAL, "'%.*s' doesn't fit: %s", SV_FMT(term),
-                         per_second ? "only counters grow per second" : "a counter's load term ends in /s");
+                         per_second ? "only counters grow per second"
+                                    : "a counter's load term ends in /s");
     int64_t value = 0;
     int rc = parse_micro(s, &value, err);
     if (rc < 0)
@@ -113,7 +115,8 @@ int sim_parse_time(struct sv text, int64_t *out_ns, struct error *err)
 {
     uint64_t ns;
     if (num_parse_duration_go(trim(text), &ns) != 0 || ns > INT64_MAX / 4)
-        return error_set(err, -EINVAL, "expected a time such as 90s or 1h30m, found '%.*s'", SV_FMT(text));
+        return error_set(err, -EINVAL, "expected a time such as 90s or 1h30m, found '%.*s'",
+                         SV_FMT(text));
     *out_ns = (int64_t)ns;
     return 0;
 }
@@ -122,7 +125,8 @@ static int parse_level(struct sv text, uint32_t *out_ppm, struct error *err)
 {
     double value;
     if (num_parse_double(trim(text), &value) != 0 || value < 0 || value > 1)
-        return error_set(err, -EINVAL, "a load is a number from 0 to 1, found '%.*s'", SV_FMT(text));
+        return error_set(err, -EINVAL, "a load is a number from 0 to 1, found '%.*s'",
+                         SV_FMT(text));
     *out_ppm = (uint32_t)llround(value * 1e6);
     return 0;
 }
@@ -153,7 +157,8 @@ static int parse_load_word(struct sv key, struct sv value, struct load_words *w,
     if (sv_equals(key, SV("pulses"))) {
         uint64_t pulses;
         if (num_parse_u64(value, 1, 1000000, &pulses) != 0)
-            return error_set(err, -EINVAL, "pulses: expected 1 or more, found '%.*s'", SV_FMT(value));
+            return error_set(err, -EINVAL, "pulses: expected 1 or more, found '%.*s'",
+                             SV_FMT(value));
         w->load.pulses = (uint32_t)pulses;
         return 0;
     }
@@ -173,7 +178,8 @@ static int check_load(struct load_words *w, struct sv text, struct error *err)
     l->on_ns = l->width_ns * 2 * l->pulses;
     l->off_ns = w->every_ns - l->on_ns;
     if (l->off_ns < 0)
-        return error_set(err, -EINVAL, "'%.*s': the pulses and their gaps don't fit the period", SV_FMT(text));
+        return error_set(err, -EINVAL, "'%.*s': the pulses and their gaps don't fit the period",
+                         SV_FMT(text));
     return 0;
 }
 
@@ -212,7 +218,8 @@ uint32_t sim_parse_gpu(const struct sim_node *n, struct sv text)
     uint64_t index;
     if (!sv_starts_with(text, SV("gpu")))
         return SIM_NONE;
-    if (num_parse_u64(sv_sub(text, 3, text.len), 0, SIM_MAX_GPUS - 1, &index) != 0 || index >= n->gpu_count)
+    if (num_parse_u64(sv_sub(text, 3, text.len), 0, SIM_MAX_GPUS - 1, &index) != 0 ||
+        index >= n->gpu_count)
         return SIM_NONE;
     return (uint32_t)index;
 }
@@ -234,8 +241,8 @@ static uint32_t find_instance(const struct sim_node *n, uint32_t gpu, struct sv 
         return SIM_NONE;
     if (num_parse_u64(sv_sub(gi_text, 2, gi_text.len), 0, 1000, &gi) != 0)
         return SIM_NONE;
-    if (text.len > 0 &&
-        (!sv_starts_with(text, SV("ci")) || num_parse_u64(sv_sub(text, 2, text.len), 0, 1000, &ci) != 0))
+    if (text.len > 0 && (!sv_starts_with(text, SV("ci")) ||
+                         num_parse_u64(sv_sub(text, 2, text.len), 0, 1000, &ci) != 0))
         return SIM_NONE;
     for (uint32_t i = 0; i < n->instance_count; i++) {
         const struct sim_instance *x = &n->instances[i];
@@ -245,8 +252,8 @@ static uint32_t find_instance(const struct sim_node *n, uint32_t gpu, struct sv 
     return SIM_NONE;
 }
 
-int sim_find_instance(const struct sim_node *n, struct sv text, int64_t at, uint32_t *out_gpu, uint32_t *out_instance,
-                      struct error *err)
+int sim_find_instance(const struct sim_node *n, struct sv text, int64_t at, uint32_t *out_gpu,
+                      uint32_t *out_instance, struct error *err)
 {
     struct sv rest = text, head;
     (void)sv_next(&rest, '/', &head);
@@ -263,7 +270,8 @@ int sim_find_instance(const struct sim_node *n, struct sv text, int64_t at, uint
     return 0;
 }
 
-int sim_resolve_device(struct sim_node *n, struct sv text, int64_t at, uint32_t *out_string, struct error *err)
+int sim_resolve_device(struct sim_node *n, struct sv text, int64_t at, uint32_t *out_string,
+                       struct error *err)
 {
     size_t replica = sv_find(text, SV("::"));
     struct sv base = replica == (size_t)-1 ? text : sv_sub(text, 0, replica);

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated node: one mapped file that holds everything a fake GPU node is, and the truth about it.
+// The simulated node: one mapped file that holds everything a fake GPU node is, and the truth about
+// it.
 //
-// `simnode` compiles a scenario into the file; the vendor library doubles, the kubelet and the tests map it. What a GPU
-// does at a time t is a pure function of the file and t (truth.c): piecewise constant loads and linear signals over
-// them, so that values, means and integrals are exact. A change made to a live node is a new segment that begins now:
-// the past never changes, and every reader agrees on it.
+// `simnode` compiles a scenario into the file; the vendor library doubles, the kubelet and the
+// tests map it. What a GPU does at a time t is a pure function of the file and t (truth.c):
+// piecewise constant loads and linear signals over them, so that values, means and integrals are
+// exact. A change made to a live node is a new segment that begins now: the past never changes, and
+// every reader agrees on it.
 //
-// Units: times are nanoseconds of scenario time (t = 0 when the node starts; int64, negative is before). Loads are
-// parts per million. Signals are micro-units: millionths of the unit their name ends in.
+// Units: times are nanoseconds of scenario time (t = 0 when the node starts; int64, negative is
+// before). Loads are parts per million. Signals are micro-units: millionths of the unit their name
+// ends in.
 //
-// Threads: any number of readers in any processes, one writer at a time (the file's lock, node_edit.h). Lists are
-// linked by index and published with a release store, so readers never lock.
+// Threads: any number of readers in any processes, one writer at a time (the file's lock,
+// node_edit.h). Lists are linked by index and published with a release store, so readers never
+// lock.
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +27,7 @@
 
 #define SIM_MAX_GPUS 16u
 #define SIM_MAX_SEGMENTS 16384u // of signals
-#define SIM_MAX_LOADS 4096u // segments of loads
+#define SIM_MAX_LOADS 4096u     // segments of loads
 #define SIM_MAX_PROCESSES 1024u
 #define SIM_MAX_INSTANCES 512u
 #define SIM_MAX_PODS 1024u
@@ -35,7 +39,7 @@
 #define SIM_MAX_CLIENTS 64u
 #define SIM_STRING_BYTES (256u << 10)
 
-#define SIM_NONE UINT32_MAX // no index
+#define SIM_NONE UINT32_MAX   // no index
 #define SIM_NODE SIM_MAX_GPUS // as a "GPU": signals of the node itself (kubelet.*, driver.*)
 #define SIM_FOREVER INT64_MAX
 #define SIM_PPM INT64_C(1000000)
@@ -51,10 +55,10 @@ enum sim_field {
 };
 
 enum sim_kind {
-    SIM_GAUGE, // base + slope * load(t)
-    SIM_WINDOW, // the driver's utilisation: mean over its last complete sampling window
+    SIM_GAUGE,    // base + slope * load(t)
+    SIM_WINDOW,   // the driver's utilisation: mean over its last complete sampling window
     SIM_TRAILING, // mean over the second before t (power, where power_window_ms is set)
-    SIM_COUNTER, // base + what base rate + slope * load have added since the segment began
+    SIM_COUNTER,  // base + what base rate + slope * load have added since the segment began
 };
 
 struct sim_field_info {
@@ -63,14 +67,15 @@ struct sim_field_info {
 };
 extern const struct sim_field_info sim_field_table[SIM_FIELD_COUNT];
 
-// From from_ns until the next segment of the same signal begins. The first one also holds before it.
+// From from_ns until the next segment of the same signal begins. The first one also holds before
+// it.
 struct sim_segment {
     int64_t from_ns;
-    int64_t base; // micro-units; a counter's value at from_ns
+    int64_t base;  // micro-units; a counter's value at from_ns
     int64_t slope; // gauge: micro-units at full load; counter: micro-units per second at full load
-    int64_t rate; // counter: micro-units per second at no load
-    uint32_t status; // 0, or the nvmlReturn_t that a question for it gets
-    uint32_t flags; // SIM_SEGMENT_*
+    int64_t rate;  // counter: micro-units per second at no load
+    uint32_t status;        // 0, or the nvmlReturn_t that a question for it gets
+    uint32_t flags;         // SIM_SEGMENT_*
     _Atomic uint32_t older; // next in time order backwards, SIM_NONE: the first
     uint32_t reserved;
 };
@@ -105,13 +110,13 @@ struct sim_process {
     uint32_t gpu;
     uint32_t instance; // index in instances, SIM_NONE without MIG
     uint32_t pid;
-    uint32_t type; // bits of enum sim_process_type
+    uint32_t type;        // bits of enum sim_process_type
     int64_t memory_bytes; // -1: the driver doesn't know
     int64_t start_ns;
     _Atomic int64_t end_ns;
-    uint32_t name; // string
+    uint32_t name;         // string
     _Atomic uint32_t load; // newest segment, SIM_NONE: idle
-    uint32_t pod; // index, SIM_NONE
+    uint32_t pod;          // index, SIM_NONE
     uint32_t next_on_gpu;
 };
 
@@ -119,10 +124,10 @@ struct sim_process {
 struct sim_instance {
     uint32_t gpu;
     uint32_t gi, ci; // NVML ids
-    uint32_t slot; // index for nvmlDeviceGetMigDeviceHandleByIndex
+    uint32_t slot;   // index for nvmlDeviceGetMigDeviceHandleByIndex
     uint32_t gi_slices, ci_slices;
     uint32_t profile; // string "1g.10gb"
-    uint32_t uuid; // string "MIG-..."
+    uint32_t uuid;    // string "MIG-..."
     uint32_t profile_id;
     uint32_t placement;
     uint32_t multiprocessors;
@@ -147,8 +152,8 @@ struct sim_container {
 };
 
 struct sim_device {
-    uint32_t resource; // string "nvidia.com/gpu"
-    uint32_t id; // string, as the device plugin names it
+    uint32_t resource;  // string "nvidia.com/gpu"
+    uint32_t id;        // string, as the device plugin names it
     uint32_t numa_mask; // one bit a NUMA node, 0: no topology
     uint32_t reserved;
 };
@@ -159,23 +164,23 @@ struct sim_event {
     uint64_t data; // XID
     uint32_t gpu;
     uint32_t gi, ci; // UINT32_MAX: not attributable
-    uint32_t flags; // SIM_EVENT_*
+    uint32_t flags;  // SIM_EVENT_*
 };
 #define SIM_EVENT_NVML 1u // reaches NVML clients
 #define SIM_EVENT_KMSG 2u // is written to the kernel log
 
 enum sim_fault_kind {
     SIM_FAULT_NONE,
-    SIM_FAULT_DELAY, // value: milliseconds
+    SIM_FAULT_DELAY,  // value: milliseconds
     SIM_FAULT_RETURN, // value: nvmlReturn_t
-    SIM_FAULT_HANG, // until the fault is cleared; every signal but SIGKILL waits
-    SIM_FAULT_CRASH, // SIGSEGV
+    SIM_FAULT_HANG,   // until the fault is cleared; every signal but SIGKILL waits
+    SIM_FAULT_CRASH,  // SIGSEGV
 };
 
 struct sim_fault {
     _Atomic uint32_t kind; // enum sim_fault_kind, written last
-    uint32_t symbol; // index in symbols, SIM_NONE: every call
-    uint32_t gpu; // SIM_NONE: every GPU, and calls without one
+    uint32_t symbol;       // index in symbols, SIM_NONE: every call
+    uint32_t gpu;          // SIM_NONE: every GPU, and calls without one
     int32_t value;
     int64_t from_ns, until_ns;
     _Atomic int64_t left; // calls it still hits, -1: all
@@ -193,33 +198,33 @@ struct sim_symbol {
 struct sim_client {
     _Atomic uint32_t pid; // 0: free
     uint32_t reserved;
-    _Atomic uint64_t started; // its start time in clock ticks, so that a reused pid is told apart
-    _Atomic uint32_t inits; // nvmlInit less nvmlShutdown
+    _Atomic uint64_t started;  // its start time in clock ticks, so that a reused pid is told apart
+    _Atomic uint32_t inits;    // nvmlInit less nvmlShutdown
     _Atomic uint32_t attached; // bit per GPU it took a handle of
 };
 
 struct sim_gpu {
     uint32_t uuid, name, serial, part_number, vbios; // strings
-    uint32_t bus_id; // string "00000000:1B:00.0"
+    uint32_t bus_id;                                 // string "00000000:1B:00.0"
     uint32_t inforom_image, inforom_oem, inforom_ecc, inforom_power;
     uint32_t domain, bus, device;
     uint32_t pci_device_id, pci_subsystem_id;
     uint32_t minor;
-    uint32_t architecture; // nvmlDeviceArchitecture_t
+    uint32_t architecture;       // nvmlDeviceArchitecture_t
     uint32_t cc_major, cc_minor; // CUDA compute capability
     uint32_t brand;
     uint32_t numa_node; // UINT32_MAX: none
-    uint32_t gpm; // 1: GPM supported
+    uint32_t gpm;       // 1: GPM supported
     uint32_t mig_capable;
-    uint32_t mig_slots; // nvmlDeviceGetMaxMigDeviceCount
+    uint32_t mig_slots;    // nvmlDeviceGetMaxMigDeviceCount
     uint32_t total_slices; // of GPU instances
-    uint32_t links; // NVLink
+    uint32_t links;        // NVLink
     uint32_t fans;
     uint32_t multiprocessors;
-    int64_t window_ns; // of utilisation
-    int64_t power_window_ns; // of power_mw, 0: instantaneous
+    int64_t window_ns;                        // of utilisation
+    int64_t power_window_ns;                  // of power_mw, 0: instantaneous
     _Atomic uint32_t fields[SIM_FIELD_COUNT]; // newest segment, SIM_NONE: not supported
-    _Atomic uint32_t load; // newest segment; SIM_NONE: the sum of its processes or instances
+    _Atomic uint32_t load;      // newest segment; SIM_NONE: the sum of its processes or instances
     _Atomic uint32_t processes; // newest, linked by next_on_gpu
 };
 
@@ -234,17 +239,18 @@ struct sim_node {
     uint32_t cuda_version; // 12040
     uint32_t gpu_count;
     uint32_t old_library; // 1: this driver is the one of build/sim/old
-    uint32_t reinit_after_loss; // 1: handles of a GPU that was lost stay lost until the next nvmlInit
+    uint32_t
+        reinit_after_loss; // 1: handles of a GPU that was lost stay lost until the next nvmlInit
     uint32_t reserved;
-    int64_t epoch_ns; // CLOCK_MONOTONIC at t = 0
-    int64_t wall_epoch_us; // since 1970, at t = 0
-    uint64_t rate_ppm; // scenario time per real time
-    _Atomic int64_t frozen_ns; // t while the clock is stopped; INT64_MIN: it runs
+    int64_t epoch_ns;             // CLOCK_MONOTONIC at t = 0
+    int64_t wall_epoch_us;        // since 1970, at t = 0
+    uint64_t rate_ppm;            // scenario time per real time
+    _Atomic int64_t frozen_ns;    // t while the clock is stopped; INT64_MIN: it runs
     _Atomic uint32_t event_futex; // grows with each live event
-    _Atomic uint32_t generation; // grows with each edit
+    _Atomic uint32_t generation;  // grows with each edit
 
-    _Atomic uint32_t segment_count, load_count, process_count, instance_count, pod_count, container_count,
-        device_count, event_count, symbol_count, string_bytes;
+    _Atomic uint32_t segment_count, load_count, process_count, instance_count, pod_count,
+        container_count, device_count, event_count, symbol_count, string_bytes;
 
     struct sim_gpu gpus[SIM_MAX_GPUS + 1]; // the last holds the node's own signals
     struct sim_segment segments[SIM_MAX_SEGMENTS];
@@ -270,32 +276,40 @@ static inline const char *sim_string(const struct sim_node *n, uint32_t at)
 
 typedef __int128 sim_wide; // micro-units, or ppm * ns
 
-// The signal at t in micro-units. 0, or the nvmlReturn_t that a question for it gets (3: not supported).
-int sim_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t, sim_wide *out);
+// The signal at t in micro-units. 0, or the nvmlReturn_t that a question for it gets (3: not
+// supported).
+int sim_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t,
+              sim_wide *out);
 // The same, cut to whole units as the driver reports it.
-int sim_truth(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t, int64_t *out);
+int sim_truth(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t,
+              int64_t *out);
 // The same with its fraction.
-int sim_truth_double(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t, double *out);
+int sim_truth_double(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t,
+                     double *out);
 // 0 for a signal that is absent or failing.
 int64_t sim_truth_or_zero(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t);
-// Integral of a gauge (windows apart) or growth of a counter over [from, to), micro-units * ns for a gauge,
-// micro-units for a counter.
-int sim_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to,
-                 sim_wide *out);
+// Integral of a gauge (windows apart) or growth of a counter over [from, to), micro-units * ns for
+// a gauge, micro-units for a counter.
+int sim_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,
+                 int64_t to, sim_wide *out);
 
 // Load of a GPU (instance SIM_NONE) or of a GPU instance (instance: gi id), of a process.
 int64_t sim_load_ppm(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t t);
-sim_wide sim_load_integral(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from, int64_t to);
+sim_wide sim_load_integral(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from,
+                           int64_t to);
 int64_t sim_process_load_ppm(const struct sim_node *n, uint32_t process, int64_t t);
-sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from, int64_t to);
+sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from,
+                                   int64_t to);
 // Busy time in [from, to), microseconds, cut. gi SIM_NONE: the whole GPU.
 int64_t sim_busy_us(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from, int64_t to);
 int64_t sim_process_busy_us(const struct sim_node *n, uint32_t process, int64_t from, int64_t to);
-// Means over [from, to), for ctypes: a gauge's value, a counter's growth per second. NaN when it has none.
-double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to);
+// Means over [from, to), for ctypes: a gauge's value, a counter's growth per second. NaN when it
+// has none.
+double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,
+                int64_t to);
 // The mean of percent * load of an instance (gi) or GPU: what GPM shows for a ratio signal.
-double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, enum sim_field field, int64_t from,
-                         int64_t to);
+double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, enum sim_field field,
+                         int64_t from, int64_t to);
 
 bool sim_process_alive(const struct sim_node *n, uint32_t process, int64_t t);
 bool sim_instance_alive(const struct sim_node *n, uint32_t instance, int64_t t);
@@ -304,9 +318,11 @@ struct sim_memory {
     int64_t total, reserved, used, free; // used without reserved
 };
 int sim_gpu_memory(const struct sim_node *n, uint32_t gpu, int64_t t, struct sim_memory *out);
-int sim_instance_memory(const struct sim_node *n, uint32_t instance, int64_t t, struct sim_memory *out);
-// 0 or the nvmlReturn_t that every call to the GPU gets at t (15 lost, 16 reset required, 4 no permission).
-// since: when the asker opened the library; a loss after it sticks when the node says so.
+int sim_instance_memory(const struct sim_node *n, uint32_t instance, int64_t t,
+                        struct sim_memory *out);
+// 0 or the nvmlReturn_t that every call to the GPU gets at t (15 lost, 16 reset required, 4 no
+// permission). since: when the asker opened the library; a loss after it sticks when the node says
+// so.
 int sim_gpu_return(const struct sim_node *n, uint32_t gpu, int64_t since, int64_t t);
 
 // --- Clock, counters, clients (node_map.c) ---
@@ -315,11 +331,13 @@ int sim_gpu_return(const struct sim_node *n, uint32_t gpu, int64_t since, int64_
 struct sim_node *sim_map(const char *path);
 void sim_unmap(struct sim_node *n);
 int64_t sim_now(const struct sim_node *n); // scenario time
-int64_t sim_wall_us(const struct sim_node *n, int64_t t); // microseconds since 1970 of scenario time t
+int64_t sim_wall_us(const struct sim_node *n,
+                    int64_t t); // microseconds since 1970 of scenario time t
 // Index of a counted symbol, SIM_NONE when unknown.
 uint32_t sim_symbol_find(const struct sim_node *n, const char *name);
 void sim_count(struct sim_node *n, uint32_t symbol, uint64_t took_ns);
-// Registers an opening (nvmlInit) and a closing of this process; a handle of a GPU; -1 when the table is full.
+// Registers an opening (nvmlInit) and a closing of this process; a handle of a GPU; -1 when the
+// table is full.
 int sim_client_open(struct sim_node *n);
 void sim_client_close(struct sim_node *n);
 void sim_client_attach(struct sim_node *n, uint32_t gpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adding to a node's tables. A record is complete before its index is published, and lists run from the newest to the
-// oldest, so that a reader in another process meets only whole records.
+// Adding to a node's tables. A record is complete before its index is published, and lists run from
+// the newest to the oldest, so that a reader in another process meets only whole records.
 #include "node_edit.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@ int sim_add_string(struct sim_node *n, struct sv text, uint32_t *out, struct err
 {
     uint32_t at = atomic_load(&n->string_bytes);
     if (text.len >= SIM_STRING_BYTES - at)
-        return error_set(err, -ENOSPC, "the node's string table is full (%u bytes)", SIM_STRING_BYTES);
+        return error_set(err, -ENOSPC, "the node's string table is full (%u bytes)",
+                         SIM_STRING_BYTES);
     if (text.len > 0)
         memcpy(n->strings + at, text.ptr, text.len);
     n->strings[at + text.len] = '\0';
@@ -26,17 +27,18 @@ static int full(const char *what, uint32_t max, struct error *err)
     return error_set(err, -ENOSPC, "the node's table of %s is full (%u)", what, max);
 }
 
-// Where in a newest-first list a record of this time belongs: the link to write, so that equal times keep their order.
-#define LIST_PLACE(list, table, time) \
-    ({ \
-        _Atomic uint32_t *link_ = (list); \
-        while (atomic_load(link_) != SIM_NONE && (table)[atomic_load(link_)].from_ns > (time)) \
-            link_ = &(table)[atomic_load(link_)].older; \
-        link_; \
+// Where in a newest-first list a record of this time belongs: the link to write, so that equal
+// times keep their order.
+#define LIST_PLACE(list, table, time)                                                              \
+    ({                                                                                             \
+        _Atomic uint32_t *link_ = (list);                                                          \
+        while (atomic_load(link_) != SIM_NONE && (table)[atomic_load(link_)].from_ns > (time))     \
+            link_ = &(table)[atomic_load(link_)].older;                                            \
+        link_;                                                                                     \
     })
 
-int sim_add_segment(struct sim_node *n, uint32_t gpu, enum sim_field field, const struct sim_segment *s,
-                    struct error *err)
+int sim_add_segment(struct sim_node *n, uint32_t gpu, enum sim_field field,
+                    const struct sim_segment *s, struct error *err)
 {
     uint32_t at = atomic_load(&n->segment_count);
     if (at == SIM_MAX_SEGMENTS)
@@ -50,7 +52,8 @@ int sim_add_segment(struct sim_node *n, uint32_t gpu, enum sim_field field, cons
     return 0;
 }
 
-int sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const struct sim_load *l, struct error *err)
+int sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const struct sim_load *l,
+                 struct error *err)
 {
     uint32_t at = atomic_load(&n->load_count);
     if (at == SIM_MAX_LOADS)
@@ -64,7 +67,8 @@ int sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const struct sim_lo
     return 0;
 }
 
-int sim_add_process(struct sim_node *n, const struct sim_process *p, uint32_t *out, struct error *err)
+int sim_add_process(struct sim_node *n, const struct sim_process *p, uint32_t *out,
+                    struct error *err)
 {
     uint32_t at = atomic_load(&n->process_count);
     if (at == SIM_MAX_PROCESSES)
@@ -107,7 +111,8 @@ static int parse_profile(struct sv text, struct profile *out, struct error *err)
     ok = ok && unit != (size_t)-1 && num_parse_u64(slices_text, 1, 8, &slices) == 0 &&
          num_parse_u64(sv_sub(rest, 1, unit - 1), 1, 1024, &gib) == 0;
     if (!ok)
-        return error_set(err, -EINVAL, "expected a MIG profile such as 1g.10gb, found '%.*s'", SV_FMT(text));
+        return error_set(err, -EINVAL, "expected a MIG profile such as 1g.10gb, found '%.*s'",
+                         SV_FMT(text));
     *out = (struct profile){text, (uint32_t)slices, (int64_t)gib};
     return 0;
 }
@@ -136,11 +141,12 @@ static uint64_t mix(uint64_t h, const char *text)
 }
 
 // A UUID that depends on the GPU, the layout's time and the instance only.
-static int instance_uuid(struct sim_node *n, const struct sim_instance *x, uint32_t *out, struct error *err)
+static int instance_uuid(struct sim_node *n, const struct sim_instance *x, uint32_t *out,
+                         struct error *err)
 {
     char seed[160], text[64];
-    (void)snprintf(seed, sizeof(seed), "%s/%u/%u/%lld", sim_string(n, n->gpus[x->gpu].uuid), x->gi, x->ci,
-                   (long long)x->from_ns);
+    (void)snprintf(seed, sizeof(seed), "%s/%u/%u/%lld", sim_string(n, n->gpus[x->gpu].uuid), x->gi,
+                   x->ci, (long long)x->from_ns);
     uint64_t a = mix(UINT64_C(0xcbf29ce484222325), seed), b = mix(a * 31 + 7, seed);
     (void)snprintf(text, sizeof(text), "MIG-%08x-%04x-5%03x-8%03x-%012llx", (unsigned)(a >> 32),
                    (unsigned)(a >> 16) & 0xffff, (unsigned)a & 0xfff, (unsigned)(b >> 48) & 0xfff,
@@ -164,7 +170,8 @@ static int add_compute_instance(struct layout *l, struct sim_instance x, struct 
         return full("MIG instances", SIM_MAX_INSTANCES, err);
     x.slot = l->slot++;
     if (x.slot >= n->gpus[l->gpu].mig_slots)
-        return error_set(err, -EINVAL, "more MIG devices than the GPU's %u", n->gpus[l->gpu].mig_slots);
+        return error_set(err, -EINVAL, "more MIG devices than the GPU's %u",
+                         n->gpus[l->gpu].mig_slots);
     int rc = instance_uuid(n, &x, &x.uuid, err);
     if (rc < 0)
         return rc;
@@ -174,14 +181,17 @@ static int add_compute_instance(struct layout *l, struct sim_instance x, struct 
 }
 
 // "1c+2c": the compute instances of one GPU instance.
-static int add_compute_instances(struct layout *l, struct sim_instance x, struct sv parts, struct error *err)
+static int add_compute_instances(struct layout *l, struct sim_instance x, struct sv parts,
+                                 struct error *err)
 {
     struct sv part;
     uint32_t slices = 0;
     while (sv_next(&parts, '+', &part)) {
         uint64_t c;
-        if (!sv_ends_with(part, SV("c")) || num_parse_u64(sv_sub(part, 0, part.len - 1), 1, 8, &c) != 0)
-            return error_set(err, -EINVAL, "expected compute instances such as 1c+2c, found '%.*s'", SV_FMT(part));
+        if (!sv_ends_with(part, SV("c")) ||
+            num_parse_u64(sv_sub(part, 0, part.len - 1), 1, 8, &c) != 0)
+            return error_set(err, -EINVAL, "expected compute instances such as 1c+2c, found '%.*s'",
+                             SV_FMT(part));
         x.ci_slices = (uint32_t)c;
         int rc = add_compute_instance(l, x, err);
         if (rc < 0)
@@ -190,7 +200,8 @@ static int add_compute_instances(struct layout *l, struct sim_instance x, struct
         slices += (uint32_t)c;
     }
     if (slices > x.gi_slices)
-        return error_set(err, -EINVAL, "more compute slices than the GPU instance's %u", x.gi_slices);
+        return error_set(err, -EINVAL, "more compute slices than the GPU instance's %u",
+                         x.gi_slices);
     return 0;
 }
 
@@ -204,7 +215,8 @@ static int add_gpu_instance(struct layout *l, struct sv text, struct error *err)
     if (rc < 0)
         return rc;
     if (l->placement + p.slices > 8 || p.slices > g->total_slices)
-        return error_set(err, -EINVAL, "'%.*s' doesn't fit the GPU's %u slices", SV_FMT(text), g->total_slices);
+        return error_set(err, -EINVAL, "'%.*s' doesn't fit the GPU's %u slices", SV_FMT(text),
+                         g->total_slices);
     struct sim_instance x = {
         .gpu = l->gpu,
         .gi = first_gi(p.slices) + l->used[first_gi(p.slices)]++,
@@ -241,7 +253,8 @@ static void end_instances(struct sim_node *n, uint32_t gpu, int64_t at)
     }
 }
 
-int sim_add_layout(struct sim_node *n, uint32_t gpu, struct sv layout, int64_t at, struct error *err)
+int sim_add_layout(struct sim_node *n, uint32_t gpu, struct sv layout, int64_t at,
+                   struct error *err)
 {
     struct layout l = {.n = n, .gpu = gpu, .at = at};
     bool off = sv_equals(layout, SV("off"));

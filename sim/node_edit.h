@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing a node: what a scenario's compiler and the verbs on a live node share. Every change has a time from which it
-// holds; the past stays as it was.
+// Changing a node: what a scenario's compiler and the verbs on a live node share. Every change has
+// a time from which it holds; the past stays as it was.
 #pragma once
 
 #include "base/buf.h"
@@ -10,47 +10,54 @@
 
 // --- Values as scenarios and verbs write them ---
 
-// "65", "60000 + 239437*load", "1000 + 5/s + 20*load/s" (counters), "power" (energy: the integral of power_mw),
-// "error 3" (that nvmlReturn_t), "unsupported". Numbers may end in KiB, MiB or GiB. -EINVAL with *err.
-int must_use sim_parse_signal(struct sv text, enum sim_kind kind, struct sim_segment *out, struct error *err);
+// "65", "60000 + 239437*load", "1000 + 5/s + 20*load/s" (counters), "power" (energy: the integral
+// of power_mw), "error 3" (that nvmlReturn_t), "unsupported". Numbers may end in KiB, MiB or GiB.
+// -EINVAL with *err.
+int must_use sim_parse_signal(struct sv text, enum sim_kind kind, struct sim_segment *out,
+                              struct error *err);
 // "0.5", "square:on=20s,off=20s[,phase=5s][,high=1][,low=0]",
 // "bursts:every=1s,width=50ms,pulses=3[,phase=][,high=][,low=]".
 int must_use sim_parse_load(struct sv text, struct sim_load *out, struct error *err);
-int must_use sim_parse_time(struct sv text, int64_t *out_ns, struct error *err); // "90s", "1h30m", "250ms", "0"
+int must_use sim_parse_time(struct sv text, int64_t *out_ns,
+                            struct error *err); // "90s", "1h30m", "250ms", "0"
 // "gpu3" -> 3. SIM_NONE when it isn't one of the node's.
 uint32_t sim_parse_gpu(const struct sim_node *n, struct sv text);
 // "power_mw" of a GPU, "kubelet.down" of the node; SIM_FIELD_COUNT when unknown.
 enum sim_field sim_parse_field(struct sv name);
-// "gpu0" -> its UUID, "gpu0::2" -> UUID::2, "gpu0/gi1" or "gpu0/gi1/ci0" -> the MIG UUID of that instance at `at`;
-// anything else as it is.
-int must_use sim_resolve_device(struct sim_node *n, struct sv text, int64_t at, uint32_t *out_string,
-                                struct error *err);
+// "gpu0" -> its UUID, "gpu0::2" -> UUID::2, "gpu0/gi1" or "gpu0/gi1/ci0" -> the MIG UUID of that
+// instance at `at`; anything else as it is.
+int must_use sim_resolve_device(struct sim_node *n, struct sv text, int64_t at,
+                                uint32_t *out_string, struct error *err);
 
 // "gpu0" or "gpu0/gi1[/ci0]" -> indices; *out_instance is SIM_NONE for a whole GPU. -EINVAL.
-int must_use sim_find_instance(const struct sim_node *n, struct sv text, int64_t at, uint32_t *out_gpu,
-                               uint32_t *out_instance, struct error *err);
+int must_use sim_find_instance(const struct sim_node *n, struct sv text, int64_t at,
+                               uint32_t *out_gpu, uint32_t *out_instance, struct error *err);
 
 // --- Edits ---
 int must_use sim_add_string(struct sim_node *n, struct sv text, uint32_t *out, struct error *err);
 // The signal or the load from s->from_ns on.
-int must_use sim_add_segment(struct sim_node *n, uint32_t gpu, enum sim_field field, const struct sim_segment *s,
+int must_use sim_add_segment(struct sim_node *n, uint32_t gpu, enum sim_field field,
+                             const struct sim_segment *s, struct error *err);
+int must_use sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const struct sim_load *l,
+                          struct error *err);
+int must_use sim_add_process(struct sim_node *n, const struct sim_process *p, uint32_t *out,
                              struct error *err);
-int must_use sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const struct sim_load *l, struct error *err);
-int must_use sim_add_process(struct sim_node *n, const struct sim_process *p, uint32_t *out, struct error *err);
 int must_use sim_add_event(struct sim_node *n, const struct sim_event *e, struct error *err);
-// "3g.40gb,2g.20gb:1c+1c": GPU instances with one or more compute instances each. Ends the instances of before and
-// their processes.
-int must_use sim_add_layout(struct sim_node *n, uint32_t gpu, struct sv layout, int64_t at, struct error *err);
+// "3g.40gb,2g.20gb:1c+1c": GPU instances with one or more compute instances each. Ends the
+// instances of before and their processes.
+int must_use sim_add_layout(struct sim_node *n, uint32_t gpu, struct sv layout, int64_t at,
+                            struct error *err);
 
-// One verb, from time `at`. argv[0] is the verb (see sim/README.md). Its answer goes to out. 0; -EINVAL, -ENOSPC,
-// -EBUSY (reset of a GPU in use) with *err.
-int must_use sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv, struct buf *out,
-                         struct error *err);
+// One verb, from time `at`. argv[0] is the verb (see sim/README.md). Its answer goes to out. 0;
+// -EINVAL, -ENOSPC, -EBUSY (reset of a GPU in use) with *err.
+int must_use sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv,
+                         struct buf *out, struct error *err);
 // The same from one line, words parted by blanks.
-int must_use sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out, struct error *err);
+int must_use sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out,
+                              struct error *err);
 
-// Pods listed at t: {"pods": [{"name", "namespace", "uid", "containers": [{"name", "devices": [{"resource", "id",
-// "numa": [0]}]}]}]}
+// Pods listed at t: {"pods": [{"name", "namespace", "uid", "containers": [{"name", "devices":
+// [{"resource", "id", "numa": [0]}]}]}]}
 void sim_pods_json(const struct sim_node *n, int64_t t, struct buf *out);
 
 // A scenario's text into a zeroed node. -EINVAL with position and reason.

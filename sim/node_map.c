@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapping the node's file, its clock, its counters and who has the library open. libc only: the doubles link it.
+// Mapping the node's file, its clock, its counters and who has the library open. libc only: the
+// doubles link it.
 #include "node.h"
 
 #include <errno.h>

@@ -35,7 +35,8 @@ static int refuse(struct compile *c, const struct yaml_node *y, const char *what
 
 static int expect(struct compile *c, const struct yaml_node *y, enum yaml_kind kind)
 {
-    static const char *const names[] = {"expected a value", "expected a list", "expected a mapping"};
+    static const char *const names[] = {"expected a value", "expected a list",
+                                        "expected a mapping"};
     return y->kind == kind ? 0 : refuse(c, y, names[kind]);
 }
 
@@ -49,8 +50,8 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// Takes one byte of a text: `\xHH` is that byte, and so is what YAML's own "\xHH" gives, a character from U+0080 to
-// U+00FF.
+// Takes one byte of a text: `\xHH` is that byte, and so is what YAML's own "\xHH" gives, a
+// character from U+0080 to U+00FF.
 static char take_byte(const struct sv *s, size_t *at)
 {
     const char *p = s->ptr + *at;
@@ -97,7 +98,8 @@ static int read_time(struct compile *c, const struct yaml_node *y, int64_t fallb
 
 // --- Signals and loads ---
 
-static int add_signal(struct compile *c, uint32_t gpu, enum sim_field field, const struct yaml_node *y, int64_t at)
+static int add_signal(struct compile *c, uint32_t gpu, enum sim_field field,
+                      const struct yaml_node *y, int64_t at)
 {
     struct sim_segment s;
     int rc = sim_parse_signal(y->scalar, sim_field_table[field].kind, &s, c->err);
@@ -108,7 +110,8 @@ static int add_signal(struct compile *c, uint32_t gpu, enum sim_field field, con
 }
 
 // prefix: "kubelet." for the node's own.
-static int compile_signal(struct compile *c, uint32_t gpu, const char *prefix, const struct yaml_node *y)
+static int compile_signal(struct compile *c, uint32_t gpu, const char *prefix,
+                          const struct yaml_node *y)
 {
     char name[96];
     int wrote = snprintf(name, sizeof(name), "%s%.*s", prefix, SV_FMT(y->key));
@@ -135,7 +138,8 @@ static int compile_signal(struct compile *c, uint32_t gpu, const char *prefix, c
     return rc;
 }
 
-static int compile_signals(struct compile *c, uint32_t gpu, const char *prefix, const struct yaml_node *y)
+static int compile_signals(struct compile *c, uint32_t gpu, const char *prefix,
+                           const struct yaml_node *y)
 {
     int rc = y ? expect(c, y, YAML_MAPPING) : 0;
     for (const struct yaml_node *s = y ? y->first : NULL; rc == 0 && s; s = s->next)
@@ -143,7 +147,8 @@ static int compile_signals(struct compile *c, uint32_t gpu, const char *prefix, 
     return rc;
 }
 
-static int add_load(struct compile *c, _Atomic uint32_t *list, const struct yaml_node *y, int64_t at)
+static int add_load(struct compile *c, _Atomic uint32_t *list, const struct yaml_node *y,
+                    int64_t at)
 {
     struct sim_load l;
     int rc = sim_parse_load(y->scalar, &l, c->err);
@@ -183,7 +188,10 @@ static const struct {
     enum gpu_key_type type;
     size_t offset;
 } gpu_keys[] = {
-#define GPU_KEY(name, type) {#name, type, offsetof(struct sim_gpu, name)}
+#define GPU_KEY(name, type)                                                                        \
+    {                                                                                              \
+#name, type, offsetof(struct sim_gpu, name)                                                \
+    }
     GPU_KEY(uuid, GPU_TEXT),
     GPU_KEY(name, GPU_TEXT),
     GPU_KEY(serial, GPU_TEXT),
@@ -274,8 +282,9 @@ static int parse_hex(struct sv text, uint32_t *out)
 static int split_bus_id(struct compile *c, struct sim_gpu *g, const struct yaml_node *y)
 {
     struct sv rest = sv_from(sim_string(c->n, g->bus_id)), domain, bus, device;
-    bool ok = sv_next(&rest, ':', &domain) && sv_next(&rest, ':', &bus) && sv_next(&rest, '.', &device) &&
-              parse_hex(domain, &g->domain) == 0 && parse_hex(bus, &g->bus) == 0 && parse_hex(device, &g->device) == 0;
+    bool ok = sv_next(&rest, ':', &domain) && sv_next(&rest, ':', &bus) &&
+              sv_next(&rest, '.', &device) && parse_hex(domain, &g->domain) == 0 &&
+              parse_hex(bus, &g->bus) == 0 && parse_hex(device, &g->device) == 0;
     return ok ? 0 : refuse(c, y, "bus_id: expected the form 00000000:1B:00.0");
 }
 
@@ -335,8 +344,8 @@ static int compile_gpu(struct compile *c, const struct yaml_node *y)
 
 // --- Pods ---
 
-static int compile_device_id(struct compile *c, const struct yaml_node *y, uint32_t resource, uint32_t numa_mask,
-                             int64_t at)
+static int compile_device_id(struct compile *c, const struct yaml_node *y, uint32_t resource,
+                             uint32_t numa_mask, int64_t at)
 {
     struct sim_node *n = c->n;
     uint32_t slot = n->device_count;
@@ -357,7 +366,8 @@ static int compile_device(struct compile *c, const struct yaml_node *y, int64_t 
     if (rc == 0 && (!ids || ids->kind != YAML_SEQUENCE))
         rc = refuse(c, y, "expected ids: [...]");
     if (rc == 0)
-        rc = resource ? add_text(c, resource, &name) : sim_add_string(c->n, SV("nvidia.com/gpu"), &name, c->err);
+        rc = resource ? add_text(c, resource, &name)
+                      : sim_add_string(c->n, SV("nvidia.com/gpu"), &name, c->err);
     if (rc == 0 && numa)
         mask = 0;
     for (const struct yaml_node *x = numa ? numa->first : NULL; rc == 0 && x; x = x->next) {
@@ -365,7 +375,8 @@ static int compile_device(struct compile *c, const struct yaml_node *y, int64_t 
         rc = yaml_read_i64(x, c->file, 0, 31, &bit, c->err);
         mask |= rc == 0 ? 1u << bit : 0;
     }
-    for (const struct yaml_node *id = ids ? ids->first : NULL; rc == 0 && id; id = id->next, (*count)++)
+    for (const struct yaml_node *id = ids ? ids->first : NULL; rc == 0 && id;
+         id = id->next, (*count)++)
         rc = compile_device_id(c, id, name, mask, at);
     return rc;
 }
@@ -375,7 +386,9 @@ static int process_type(struct compile *c, const struct yaml_node *y, uint32_t *
     static const struct {
         const char *name;
         uint32_t type;
-    } types[] = {{"compute", SIM_COMPUTE}, {"graphics", SIM_GRAPHICS}, {"mps", SIM_MPS},
+    } types[] = {{"compute", SIM_COMPUTE},
+                 {"graphics", SIM_GRAPHICS},
+                 {"mps", SIM_MPS},
                  {"compute+graphics", SIM_COMPUTE | SIM_GRAPHICS}};
     *out = SIM_COMPUTE;
     if (!y)
@@ -405,9 +418,11 @@ struct span {
     int64_t start, end;
 };
 
-static int compile_process(struct compile *c, const struct yaml_node *y, uint32_t pod, struct span span)
+static int compile_process(struct compile *c, const struct yaml_node *y, uint32_t pod,
+                           struct span span)
 {
-    static const char *const known[] = {"device", "pid", "name", "memory", "type", "load", "start", "end", NULL};
+    static const char *const known[] = {"device", "pid",   "name", "memory", "type",
+                                        "load",   "start", "end",  NULL};
     struct sim_process p = {.pod = pod, .load = SIM_NONE};
     const struct yaml_node *device = yaml_find(y, "device"), *pid = yaml_find(y, "pid");
     const struct yaml_node *name = yaml_find(y, "name"), *load = yaml_find(y, "load");
@@ -422,14 +437,16 @@ static int compile_process(struct compile *c, const struct yaml_node *y, uint32_
     if (rc == 0)
         rc = read_time(c, yaml_find(y, "end"), span.end, &end);
     if (rc == 0)
-        rc = at_node(c, device,
-                     sim_find_instance(c->n, device->scalar, p.start_ns, &p.gpu, &p.instance, c->err));
+        rc = at_node(
+            c, device,
+            sim_find_instance(c->n, device->scalar, p.start_ns, &p.gpu, &p.instance, c->err));
     if (rc == 0)
         rc = process_type(c, yaml_find(y, "type"), &p.type);
     if (rc == 0)
         rc = process_memory(c, yaml_find(y, "memory"), &p.memory_bytes);
     if (rc == 0)
-        rc = name ? add_text(c, name, &p.name) : sim_add_string(c->n, SV("python3"), &p.name, c->err);
+        rc = name ? add_text(c, name, &p.name)
+                  : sim_add_string(c->n, SV("python3"), &p.name, c->err);
     if (rc == 0 && load)
         rc = compile_load(c, &p.load, load);
     if (rc < 0)
@@ -439,7 +456,8 @@ static int compile_process(struct compile *c, const struct yaml_node *y, uint32_
     return at_node(c, y, sim_add_process(c->n, &p, &slot, c->err));
 }
 
-static int compile_processes(struct compile *c, const struct yaml_node *list, uint32_t pod, struct span span)
+static int compile_processes(struct compile *c, const struct yaml_node *list, uint32_t pod,
+                             struct span span)
 {
     int rc = list ? expect(c, list, YAML_SEQUENCE) : 0;
     for (const struct yaml_node *y = list ? list->first : NULL; rc == 0 && y; y = y->next)
@@ -447,8 +465,8 @@ static int compile_processes(struct compile *c, const struct yaml_node *list, ui
     return rc;
 }
 
-static int compile_container(struct compile *c, const struct yaml_node *y, uint32_t slot, uint32_t pod,
-                             struct span span)
+static int compile_container(struct compile *c, const struct yaml_node *y, uint32_t slot,
+                             uint32_t pod, struct span span)
 {
     static const char *const known[] = {"name", "devices", "processes", NULL};
     const struct yaml_node *name = yaml_find(y, "name"), *devices = yaml_find(y, "devices");
@@ -466,9 +484,11 @@ static int compile_container(struct compile *c, const struct yaml_node *y, uint3
 
 static int compile_pod(struct compile *c, const struct yaml_node *y)
 {
-    static const char *const known[] = {"name", "namespace", "uid", "start", "end", "containers", NULL};
+    static const char *const known[] = {"name", "namespace",  "uid", "start",
+                                        "end",  "containers", NULL};
     struct sim_node *n = c->n;
-    const struct yaml_node *name = yaml_find(y, "name"), *ns = yaml_find(y, "namespace"), *uid = yaml_find(y, "uid");
+    const struct yaml_node *name = yaml_find(y, "name"), *ns = yaml_find(y, "namespace"),
+                           *uid = yaml_find(y, "uid");
     const struct yaml_node *containers = yaml_find(y, "containers");
     uint32_t slot = n->pod_count, count = containers ? (uint32_t)containers->count : 0;
     struct span span;
@@ -482,7 +502,8 @@ static int compile_pod(struct compile *c, const struct yaml_node *y)
     n->container_count += count;
     rc = name ? add_text(c, name, &p->name) : refuse(c, y, "a pod has a name");
     if (rc == 0)
-        rc = ns ? add_text(c, ns, &p->namespace_name) : sim_add_string(n, SV("default"), &p->namespace_name, c->err);
+        rc = ns ? add_text(c, ns, &p->namespace_name)
+                : sim_add_string(n, SV("default"), &p->namespace_name, c->err);
     if (rc == 0 && uid)
         rc = add_text(c, uid, &p->uid);
     if (rc == 0)
@@ -490,7 +511,8 @@ static int compile_pod(struct compile *c, const struct yaml_node *y)
     if (rc == 0)
         rc = read_time(c, yaml_find(y, "end"), SIM_FOREVER, &span.end);
     uint32_t at = p->first_container;
-    for (const struct yaml_node *k = containers ? containers->first : NULL; rc == 0 && k; k = k->next)
+    for (const struct yaml_node *k = containers ? containers->first : NULL; rc == 0 && k;
+         k = k->next)
         rc = compile_container(c, k, at++, slot, span);
     p->start_ns = rc == 0 ? span.start : 0;
     atomic_store(&p->end_ns, rc == 0 ? span.end : 0);
@@ -522,11 +544,13 @@ static int compile_script(struct compile *c, const struct yaml_node *list)
 
 static void add_symbols(struct sim_node *n)
 {
-    static const char *const kubelet[] = {"kubelet.v1.List", "kubelet.v1.GetAllocatableResources", "kubelet.v1.Get",
-                                          "kubelet.v1alpha1.List", "kubelet.rejected"};
+    static const char *const kubelet[] = {"kubelet.v1.List", "kubelet.v1.GetAllocatableResources",
+                                          "kubelet.v1.Get", "kubelet.v1alpha1.List",
+                                          "kubelet.rejected"};
     uint32_t at = 0;
     for (size_t i = 0; i < sim_driver_symbol_count && at < SIM_MAX_SYMBOLS; i++, at++) {
-        sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(sim_driver_symbols[i].name));
+        sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name),
+                sv_from(sim_driver_symbols[i].name));
         n->symbols[at].branch = sim_driver_symbols[i].branch;
     }
     for (size_t i = 0; i < ARRAY_SIZE(kubelet) && at < SIM_MAX_SYMBOLS; i++, at++)
@@ -546,9 +570,10 @@ static int prepare(struct compile *c)
         enum sim_field field;
         int64_t value;
     } defaults[] = {
-        {SIM_DRIVER_INIT, 0},    {SIM_DRIVER_UNKNOWN_FIELDS, 0}, {SIM_KUBELET_DOWN, 0},  {SIM_KUBELET_SHORT, 0},
-        {SIM_KUBELET_LIMITED, 0}, {SIM_KUBELET_BURST, 10},        {SIM_KUBELET_RATE, 100}, {SIM_KUBELET_DELAY, 0},
-        {SIM_KUBELET_SILENT, 0}, {SIM_KUBELET_V1, 1},            {SIM_KUBELET_V1ALPHA1, 1}, {SIM_KUBELET_PAD, 0},
+        {SIM_DRIVER_INIT, 0},    {SIM_DRIVER_UNKNOWN_FIELDS, 0}, {SIM_KUBELET_DOWN, 0},
+        {SIM_KUBELET_SHORT, 0},  {SIM_KUBELET_LIMITED, 0},       {SIM_KUBELET_BURST, 10},
+        {SIM_KUBELET_RATE, 100}, {SIM_KUBELET_DELAY, 0},         {SIM_KUBELET_SILENT, 0},
+        {SIM_KUBELET_V1, 1},     {SIM_KUBELET_V1ALPHA1, 1},      {SIM_KUBELET_PAD, 0},
     };
     struct sim_node *n = c->n;
     for (uint32_t i = 0; i <= SIM_MAX_GPUS; i++)
@@ -566,9 +591,11 @@ static int prepare(struct compile *c)
 
 static int compile_driver(struct compile *c, const struct yaml_node *y)
 {
-    static const char *const known[] = {"version", "nvml", "cuda", "library", "reinit_after_loss", "signals", NULL};
+    static const char *const known[] = {"version",           "nvml",    "cuda", "library",
+                                        "reinit_after_loss", "signals", NULL};
     struct sim_node *n = c->n;
-    const struct yaml_node *version = y ? yaml_find(y, "version") : NULL, *nvml = y ? yaml_find(y, "nvml") : NULL;
+    const struct yaml_node *version = y ? yaml_find(y, "version") : NULL,
+                           *nvml = y ? yaml_find(y, "nvml") : NULL;
     if (!version)
         return error_set_at(c->err, -EINVAL, c->file, 1, 1, "expected driver: {version: ...}");
     int rc = yaml_check_keys(y, c->file, known, c->err);
@@ -602,10 +629,12 @@ static int check_loads(struct compile *c)
     for (uint32_t gpu = 0; gpu < n->gpu_count; gpu++) {
         for (int64_t step = 0; step < 4000 && n->gpus[gpu].load == SIM_NONE; step++) {
             int64_t t = step * 97000000, sum = 0;
-            for (uint32_t i = n->gpus[gpu].processes; i != SIM_NONE; i = n->processes[i].next_on_gpu)
+            for (uint32_t i = n->gpus[gpu].processes; i != SIM_NONE;
+                 i = n->processes[i].next_on_gpu)
                 sum += n->processes[i].instance == SIM_NONE ? sim_process_load_ppm(n, i, t) : 0;
             if (sum > SIM_PPM)
-                return error_set(c->err, -EINVAL, "%s: the loads on GPU %u add up to %.3f at %.3f s", c->file, gpu,
+                return error_set(c->err, -EINVAL,
+                                 "%s: the loads on GPU %u add up to %.3f at %.3f s", c->file, gpu,
                                  (double)sum / 1e6, (double)t / 1e9);
         }
     }
@@ -631,7 +660,8 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
     for (const struct yaml_node *y = pods ? pods->first : NULL; rc == 0 && y; y = y->next)
         rc = compile_pod(c, y);
     if (rc == 0)
-        rc = compile_processes(c, yaml_find(root, "processes"), SIM_NONE, (struct span){0, SIM_FOREVER});
+        rc = compile_processes(c, yaml_find(root, "processes"), SIM_NONE,
+                               (struct span){0, SIM_FOREVER});
     if (rc == 0)
         rc = compile_script(c, yaml_find(root, "script"));
     return rc == 0 ? check_loads(c) : rc;

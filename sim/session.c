@@ -13,7 +13,7 @@
 
 struct sim_session {
     struct sim_node *node;
-    int fd; // for the writers' lock between processes
+    int fd;               // for the writers' lock between processes
     pthread_mutex_t lock; // and between threads
 };
 
@@ -50,15 +50,16 @@ struct sim_node *sim_session_node(struct sim_session *s)
     return s->node;
 }
 
-int sim_session_run(struct sim_session *s, const char *line, int64_t at_ns, char *out, size_t out_bytes,
-                    size_t *out_needed)
+int sim_session_run(struct sim_session *s, const char *line, int64_t at_ns, char *out,
+                    size_t out_bytes, size_t *out_needed)
 {
     struct buf answer = BUF_INIT(8u << 20);
     struct error err = ERROR_INIT;
     (void)pthread_mutex_lock(&s->lock);
     while (flock(s->fd, LOCK_EX) != 0 && errno == EINTR) {
     }
-    int rc = sim_command_line(s->node, at_ns >= 0 ? at_ns : sim_now(s->node), sv_from(line), &answer, &err);
+    int rc = sim_command_line(s->node, at_ns >= 0 ? at_ns : sim_now(s->node), sv_from(line),
+                              &answer, &err);
     (void)flock(s->fd, LOCK_UN);
     (void)pthread_mutex_unlock(&s->lock);
     if (rc < 0) {
@@ -149,7 +150,8 @@ int sim_get_truth_double(struct sim_session *s, uint32_t gpu, int field, int64_t
     return sim_truth_double(s->node, gpu, (enum sim_field)field, t, out);
 }
 
-double sim_get_mean(struct sim_session *s, uint32_t gpu, uint32_t gi, int field, int64_t from, int64_t to)
+double sim_get_mean(struct sim_session *s, uint32_t gpu, uint32_t gi, int field, int64_t from,
+                    int64_t to)
 {
     return sim_instance_mean(s->node, gpu, gi, (enum sim_field)field, from, to);
 }
@@ -174,7 +176,8 @@ int64_t sim_get_process_busy_us(struct sim_session *s, uint32_t pid, int64_t fro
     return sum;
 }
 
-int sim_get_memory(struct sim_session *s, uint32_t gpu, uint32_t instance, int64_t t, int64_t out[4])
+int sim_get_memory(struct sim_session *s, uint32_t gpu, uint32_t instance, int64_t t,
+                   int64_t out[4])
 {
     struct sim_memory m;
     int code = instance == SIM_NONE ? sim_gpu_memory(s->node, gpu, t, &m)
@@ -199,7 +202,8 @@ const char *sim_gpu_text(struct sim_session *s, uint32_t gpu, const char *what)
     struct {
         const char *name;
         uint32_t at;
-    } texts[] = {{"uuid", g->uuid}, {"name", g->name}, {"bus_id", g->bus_id}, {"serial", g->serial}};
+    } texts[] = {
+        {"uuid", g->uuid}, {"name", g->name}, {"bus_id", g->bus_id}, {"serial", g->serial}};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         if (strcmp(texts[i].name, what) == 0)
             return sim_string(s->node, texts[i].at);

@@ -10,9 +10,10 @@
 
 #include "base/num.h"
 
-static const char usage[] = "usage: simnode SCENARIO.yaml --out FILE [--rate R]\n"
-                            "       simnode FILE VERB [WORD ...]\n"
-                            "verbs: set get fault crash xid counts pods process mig reset clock holders\n";
+static const char usage[] =
+    "usage: simnode SCENARIO.yaml --out FILE [--rate R]\n"
+    "       simnode FILE VERB [WORD ...]\n"
+    "verbs: set get fault crash xid counts pods process mig reset clock holders\n";
 
 static int create(const char *scenario, const char *out, double rate)
 {
@@ -39,7 +40,8 @@ static int run(const char *path, int argc, char **argv)
     }
     static char answer[4u << 20];
     int rc = sim_session_run(s, buf_cstr(&line), -1, answer, sizeof(answer), NULL);
-    (void)fprintf(rc < 0 ? stderr : stdout, "%s%s%s", rc < 0 ? "simnode: " : "", answer, rc < 0 ? "\n" : "");
+    (void)fprintf(rc < 0 ? stderr : stdout, "%s%s%s", rc < 0 ? "simnode: " : "", answer,
+                  rc < 0 ? "\n" : "");
     buf_deinit(&line);
     sim_session_close(s);
     return rc == -EBUSY ? 2 : rc < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -47,8 +49,9 @@ static int run(const char *path, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"out", required_argument, NULL, 'o'}, {"rate", required_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"out", required_argument, NULL, 'o'},
+                                            {"rate", required_argument, NULL, 'r'},
+                                            {NULL, 0, NULL, 0}};
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;

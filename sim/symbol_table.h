@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function of the driver library and the driver branch that brought it; generated from data/nvml-symbols.tsv.
+// Every function of the driver library and the driver branch that brought it; generated from
+// data/nvml-symbols.tsv.
 #pragma once
 
 #include <stddef.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the node's GPUs do at a time t, from the mapped file alone: no clock, no state.
 //
-// A load is a list of patterns, each from its beginning to the next one's; its integral has a closed form, so a
-// question costs the same after a second and after a year. A signal is linear in the load, so its integral is one
-// multiplication away; 128-bit integers keep it exact. Where a driver reports means over windows, the mean is the
-// integral over the window.
+// A load is a list of patterns, each from its beginning to the next one's; its integral has a
+// closed form, so a question costs the same after a second and after a year. A signal is linear in
+// the load, so its integral is one multiplication away; 128-bit integers keep it exact. Where a
+// driver reports means over windows, the mean is the integral over the window.
 #include "node.h"
 
 #include <math.h>
@@ -52,7 +52,8 @@ static int64_t high_within(const struct sim_load *l, int64_t into)
     return pulse * l->width_ns + min64(rest, l->width_ns);
 }
 
-// High time of the pattern in [0, t) (negative before 0); the phase moves the pattern, not the zero.
+// High time of the pattern in [0, t) (negative before 0); the phase moves the pattern, not the
+// zero.
 static sim_wide high_time(const struct sim_load *l, int64_t t)
 {
     int64_t period = l->on_ns + l->off_ns;
@@ -128,7 +129,8 @@ int64_t sim_process_load_ppm(const struct sim_node *n, uint32_t process, int64_t
     return list_ppm(n, read_index(&n->processes[process].load), t);
 }
 
-sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from, int64_t to)
+sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from,
+                                   int64_t to)
 {
     const struct sim_process *p = &n->processes[process];
     from = max64(from, p->start_ns);
@@ -136,7 +138,8 @@ sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, i
     return list_integral(n, read_index(&p->load), from, to);
 }
 
-// Share of the board that a process's load stands for: its GPU instance's slices, in parts of total.
+// Share of the board that a process's load stands for: its GPU instance's slices, in parts of
+// total.
 static int64_t process_slices(const struct sim_node *n, const struct sim_process *p, int64_t *total)
 {
     const struct sim_gpu *g = &n->gpus[p->gpu];
@@ -169,7 +172,8 @@ int64_t sim_load_ppm(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_
     return min64(sum, SIM_PPM);
 }
 
-sim_wide sim_load_integral(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from, int64_t to)
+sim_wide sim_load_integral(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from,
+                           int64_t to)
 {
     const struct sim_gpu *g = &n->gpus[gpu];
     uint32_t own = read_index(&g->load);
@@ -211,8 +215,8 @@ static uint32_t segment_at(const struct sim_node *n, uint32_t gpu, enum sim_fiel
 }
 
 // Integral over [from, to) of base + slope * load, in micro-units * ns.
-static sim_wide linear_integral(const struct sim_node *n, uint32_t gpu, int64_t base, int64_t slope, int64_t from,
-                                int64_t to)
+static sim_wide linear_integral(const struct sim_node *n, uint32_t gpu, int64_t base, int64_t slope,
+                                int64_t from, int64_t to)
 {
     sim_wide sum = (sim_wide)base * (to - from);
     if (slope != 0)
@@ -221,7 +225,8 @@ static sim_wide linear_integral(const struct sim_node *n, uint32_t gpu, int64_t 
 }
 
 // Integral of a gauge over [from, to), across its segments.
-static sim_wide gauge_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to)
+static sim_wide gauge_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field,
+                               int64_t from, int64_t to)
 {
     sim_wide sum = 0;
     uint32_t at = read_index(&n->gpus[gpu].fields[field]);
@@ -239,7 +244,8 @@ static sim_wide gauge_integral(const struct sim_node *n, uint32_t gpu, enum sim_
     return sum;
 }
 
-static sim_wide counter_micro(const struct sim_node *n, uint32_t gpu, const struct sim_segment *s, int64_t t)
+static sim_wide counter_micro(const struct sim_node *n, uint32_t gpu, const struct sim_segment *s,
+                              int64_t t)
 {
     sim_wide sum = s->base;
     if (s->rate != 0 || s->slope != 0)
@@ -249,19 +255,22 @@ static sim_wide counter_micro(const struct sim_node *n, uint32_t gpu, const stru
     return sum;
 }
 
-static sim_wide mean_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to)
+static sim_wide mean_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field,
+                           int64_t from, int64_t to)
 {
     return gauge_integral(n, gpu, field, from, to) / (to - from);
 }
 
-static sim_wide window_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t)
+static sim_wide window_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field,
+                             int64_t t)
 {
     int64_t window = n->gpus[gpu].window_ns, into;
     floor_div(t, window, &into);
     return mean_micro(n, gpu, field, t - into - window, t - into);
 }
 
-int sim_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t, sim_wide *out)
+int sim_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t,
+              sim_wide *out)
 {
     uint32_t at = segment_at(n, gpu, field, t);
     if (at == SIM_NONE)
@@ -300,7 +309,8 @@ int sim_truth(const struct sim_node *n, uint32_t gpu, enum sim_field field, int6
     return code;
 }
 
-int sim_truth_double(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t, double *out)
+int sim_truth_double(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t t,
+                     double *out)
 {
     sim_wide micro;
     int code = sim_micro(n, gpu, field, t, &micro);
@@ -315,7 +325,8 @@ int64_t sim_truth_or_zero(const struct sim_node *n, uint32_t gpu, enum sim_field
     return sim_truth(n, gpu, field, t, &value) == 0 ? value : 0;
 }
 
-int sim_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to, sim_wide *out)
+int sim_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,
+                 int64_t to, sim_wide *out)
 {
     if (sim_field_table[field].kind != SIM_COUNTER) {
         if (segment_at(n, gpu, field, to) == SIM_NONE)
@@ -332,7 +343,8 @@ int sim_integral(const struct sim_node *n, uint32_t gpu, enum sim_field field, i
     return code;
 }
 
-double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from, int64_t to)
+double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,
+                int64_t to)
 {
     sim_wide sum;
     if (to <= from || sim_integral(n, gpu, field, from, to, &sum) != 0)
@@ -343,8 +355,8 @@ double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, in
     return (double)sum / 1e6 / span;
 }
 
-double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, enum sim_field field, int64_t from,
-                         int64_t to)
+double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, enum sim_field field,
+                         int64_t from, int64_t to)
 {
     if (gi == SIM_NONE)
         return sim_mean(n, gpu, field, from, to);
@@ -367,7 +379,8 @@ int sim_gpu_memory(const struct sim_node *n, uint32_t gpu, int64_t t, struct sim
         return code;
     m.reserved = sim_truth_or_zero(n, gpu, SIM_FB_RESERVED, t);
     m.used = sim_truth_or_zero(n, gpu, SIM_FB_BASE, t);
-    for (uint32_t i = read_index(&n->gpus[gpu].processes); i != SIM_NONE; i = n->processes[i].next_on_gpu) {
+    for (uint32_t i = read_index(&n->gpus[gpu].processes); i != SIM_NONE;
+         i = n->processes[i].next_on_gpu) {
         if (sim_process_alive(n, i, t))
             m.used += max64(n->processes[i].memory_bytes, 0);
     }
@@ -377,11 +390,13 @@ int sim_gpu_memory(const struct sim_node *n, uint32_t gpu, int64_t t, struct sim
     return 0;
 }
 
-int sim_instance_memory(const struct sim_node *n, uint32_t instance, int64_t t, struct sim_memory *out)
+int sim_instance_memory(const struct sim_node *n, uint32_t instance, int64_t t,
+                        struct sim_memory *out)
 {
     const struct sim_instance *me = &n->instances[instance];
     struct sim_memory m = {.total = me->memory_bytes};
-    for (uint32_t i = read_index(&n->gpus[me->gpu].processes); i != SIM_NONE; i = n->processes[i].next_on_gpu) {
+    for (uint32_t i = read_index(&n->gpus[me->gpu].processes); i != SIM_NONE;
+         i = n->processes[i].next_on_gpu) {
         const struct sim_process *p = &n->processes[i];
         if (p->instance == SIM_NONE || !sim_process_alive(n, i, t))
             continue;
@@ -395,7 +410,8 @@ int sim_instance_memory(const struct sim_node *n, uint32_t instance, int64_t t, 
 }
 
 // Whether a 0/1 signal was 1 at some time in (since, t].
-static bool was_set(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t since, int64_t t)
+static bool was_set(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t since,
+                    int64_t t)
 {
     int64_t until = SIM_FOREVER; // where the segment under the hand ends
     uint32_t at = read_index(&n->gpus[gpu].fields[field]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's ABI as the double serves it: a reading of its own of NVIDIA's public nvml.h (CUDA 11.0 to 13.3), checked
-// against data/nvml-abi.tsv by abi_check.c. Only what the double exports is here.
+// The vendor's ABI as the double serves it: a reading of its own of NVIDIA's public nvml.h
+// (CUDA 11.0 to 13.3), checked against data/nvml-abi.tsv by abi_check.c. Only what the double
+// exports is here.
 #pragma once
 
 #include <stdint.h>
@@ -99,14 +100,16 @@ typedef struct {
 
 typedef struct {
     unsigned int multiprocessorCount;
-    unsigned int sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+    unsigned int sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
+        sharedOfaCount;
     unsigned int gpuInstanceSliceCount, computeInstanceSliceCount;
     unsigned long long memorySizeMB;
 } nvmlDeviceAttributes_t;
 
 typedef struct { // before _v2 there were no slice counts and no memory size
     unsigned int multiprocessorCount;
-    unsigned int sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+    unsigned int sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
+        sharedOfaCount;
 } nvmlDeviceAttributes_v1_t;
 
 typedef struct {
@@ -194,8 +197,8 @@ typedef struct {
     unsigned int version;
     unsigned long long aggregateUncParity, aggregateUncSecDed, aggregateCor;
     unsigned long long volatileUncParity, volatileUncSecDed, volatileCor;
-    unsigned long long aggregateUncBucketL2, aggregateUncBucketSm, aggregateUncBucketPcie, aggregateUncBucketMcu,
-        aggregateUncBucketOther;
+    unsigned long long aggregateUncBucketL2, aggregateUncBucketSm, aggregateUncBucketPcie,
+        aggregateUncBucketMcu, aggregateUncBucketOther;
     unsigned int bThresholdExceeded;
 } nvmlEccSramErrorStatus_v1_t;
 

@@ -14,8 +14,8 @@
 static struct nvmlDevice_st gpu_handles[SIM_MAX_GPUS];
 static struct nvmlDevice_st mig_handles[SIM_MAX_INSTANCES];
 
-// The library's state: opened by nvmlInit, references counted. The mapping stays once made, so that a call in another
-// thread never loses it.
+// The library's state: opened by nvmlInit, references counted. The mapping stays once made, so that
+// a call in another thread never loses it.
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_node *mapped;
 static _Atomic unsigned references;
@@ -39,7 +39,8 @@ nvmlDevice_t double_gpu_handle(uint32_t gpu)
 
 nvmlDevice_t double_mig_handle(uint32_t instance)
 {
-    mig_handles[instance] = (struct nvmlDevice_st){MAGIC_MIG, mapped->instances[instance].gpu, instance, 0};
+    mig_handles[instance] =
+        (struct nvmlDevice_st){MAGIC_MIG, mapped->instances[instance].gpu, instance, 0};
     return &mig_handles[instance];
 }
 
@@ -142,9 +143,11 @@ static nvmlReturn_t check_device(struct call *c, enum call_device kind, nvmlDevi
     return kind == GPU_ONLY ? INVALID_ARGUMENT : OK;
 }
 
-struct call call_begin(const char *name, _Atomic uint32_t *symbol, enum call_device kind, nvmlDevice_t device)
+struct call call_begin(const char *name, _Atomic uint32_t *symbol, enum call_device kind,
+                       nvmlDevice_t device)
 {
-    struct call c = {.node = double_node(), .gpu = SIM_NONE, .instance = SIM_NONE, .entered_ns = mono_ns()};
+    struct call c = {
+        .node = double_node(), .gpu = SIM_NONE, .instance = SIM_NONE, .entered_ns = mono_ns()};
     if (!c.node) {
         c.code = UNINITIALIZED;
         return c;
@@ -239,7 +242,8 @@ static nvmlReturn_t init(const char *name)
 {
     (void)pthread_mutex_lock(&state_lock);
     nvmlReturn_t code = open_library();
-    struct call c = {.node = mapped, .gpu = SIM_NONE, .instance = SIM_NONE, .entered_ns = mono_ns()};
+    struct call c = {
+        .node = mapped, .gpu = SIM_NONE, .instance = SIM_NONE, .entered_ns = mono_ns()};
     if (mapped) {
         c.symbol = sim_symbol_find(mapped, name);
         c.t = sim_now(mapped);

@@ -46,7 +46,9 @@ API(nvmlSystemGetDriverBranch, nvmlSystemDriverBranchInfo_v1_t *info, unsigned i
         return ARGUMENT_VERSION_MISMATCH;
     char branch[32];
     (void)snprintf(branch, sizeof(branch), "r%u_00", c.node->driver_branch);
-    return copy_text(info->branch, length < sizeof(info->branch) ? length : (unsigned)sizeof(info->branch), branch);
+    return copy_text(info->branch,
+                     length < sizeof(info->branch) ? length : (unsigned)sizeof(info->branch),
+                     branch);
 }
 
 API(nvmlSystemGetProcessName, unsigned int pid, char *name, unsigned int length)
@@ -58,7 +60,8 @@ API(nvmlSystemGetProcessName, unsigned int pid, char *name, unsigned int length)
         const struct sim_process *p = &c.node->processes[i];
         if (p->pid != pid || !sim_process_alive(c.node, i, c.t))
             continue;
-        (void)snprintf(name, length, "%s", sim_string(c.node, p->name)); // cut to fit, as the driver does
+        (void)snprintf(name, length, "%s",
+                       sim_string(c.node, p->name)); // cut to fit, as the driver does
         return OK;
     }
     return NOT_FOUND;
@@ -123,7 +126,8 @@ static nvmlReturn_t by_uuid(const struct call *c, const char *uuid, nvmlDevice_t
     }
     for (uint32_t i = 0; i < c->node->instance_count; i++) {
         const struct sim_instance *x = &c->node->instances[i];
-        if (!sim_instance_alive(c->node, i, c->t) || strcmp(uuid, sim_string(c->node, x->uuid)) != 0)
+        if (!sim_instance_alive(c->node, i, c->t) ||
+            strcmp(uuid, sim_string(c->node, x->uuid)) != 0)
             continue;
         *device = double_mig_handle(i);
         return OK;
@@ -217,7 +221,8 @@ API(nvmlDeviceGetUUID, nvmlDevice_t device, char *uuid, unsigned int length)
     // Drivers before 470 name an instance after its GPU.
     const struct sim_instance *x = &c.node->instances[c.instance];
     char legacy[160];
-    (void)snprintf(legacy, sizeof(legacy), "MIG-%s/%u/%u", sim_string(c.node, call_gpu(&c)->uuid), x->gi, x->ci);
+    (void)snprintf(legacy, sizeof(legacy), "MIG-%s/%u/%u", sim_string(c.node, call_gpu(&c)->uuid),
+                   x->gi, x->ci);
     return copy_text(uuid, length, legacy);
 }
 
@@ -245,14 +250,16 @@ API(nvmlDeviceGetInforomImageVersion, nvmlDevice_t device, char *version, unsign
     return copy_text(version, length, sim_string(c.node, call_gpu(&c)->inforom_image));
 }
 
-API(nvmlDeviceGetInforomVersion, nvmlDevice_t device, int object, char *version, unsigned int length)
+API(nvmlDeviceGetInforomVersion, nvmlDevice_t device, int object, char *version,
+    unsigned int length)
 {
     CALL_GPU(device);
     const struct sim_gpu *g = call_gpu(&c);
     const uint32_t texts[] = {g->inforom_oem, g->inforom_ecc, g->inforom_power};
     if (object < 0 || object > 3)
         return INVALID_ARGUMENT;
-    return object == 3 ? NOT_SUPPORTED : copy_text(version, length, sim_string(c.node, texts[object]));
+    return object == 3 ? NOT_SUPPORTED
+                       : copy_text(version, length, sim_string(c.node, texts[object]));
 }
 
 API(nvmlDeviceValidateInforom, nvmlDevice_t device)
@@ -367,7 +374,8 @@ static void fill_pci(const struct call *c, nvmlPciInfo_t *pci)
                            .pciSubSystemId = g->pci_subsystem_id};
     const char *id = sim_string(c->node, g->bus_id);
     (void)snprintf(pci->busId, sizeof(pci->busId), "%.31s", id);
-    (void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%.15s", strlen(id) > 4 ? id + 4 : id);
+    (void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%.15s",
+                   strlen(id) > 4 ? id + 4 : id);
 }
 
 API(nvmlDeviceGetPciInfo_v3, nvmlDevice_t device, nvmlPciInfo_t *pci)
@@ -523,7 +531,8 @@ static nvmlReturn_t features_v3(const struct call *c, nvmlGridLicensableFeatures
     return OK;
 }
 
-API(nvmlDeviceGetGridLicensableFeatures_v3, nvmlDevice_t device, nvmlGridLicensableFeatures_v3_t *out)
+API(nvmlDeviceGetGridLicensableFeatures_v3, nvmlDevice_t device,
+    nvmlGridLicensableFeatures_v3_t *out)
 {
     CALL_GPU(device);
     return features_v3(&c, out);

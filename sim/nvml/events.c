@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event sets. A set sees what happened on a GPU after it was registered, each thing once, oldest first; other sets have
-// their own view.
+// Event sets. A set sees what happened on a GPU after it was registered, each thing once, oldest
+// first; other sets have their own view.
 #include "double.h"
 
 #include <stdlib.h>
@@ -68,18 +68,22 @@ API(nvmlDeviceRegisterEvents, nvmlDevice_t device, unsigned long long types, nvm
     return OK;
 }
 
-static bool is_for(const struct nvmlEventSet_st *s, const struct sim_event *e, uint32_t index, int64_t now)
+static bool is_for(const struct nvmlEventSet_st *s, const struct sim_event *e, uint32_t index,
+                   int64_t now)
 {
     if ((e->flags & SIM_EVENT_NVML) == 0 || (s->mask[e->gpu] & e->type) == 0)
         return false;
-    return e->at_ns > s->since[e->gpu] && e->at_ns <= now && (s->seen[index / 8] >> index % 8 & 1) == 0;
+    return e->at_ns > s->since[e->gpu] && e->at_ns <= now &&
+           (s->seen[index / 8] >> index % 8 & 1) == 0;
 }
 
-static const struct sim_event *take_event(struct sim_node *n, struct nvmlEventSet_st *s, int64_t now)
+static const struct sim_event *take_event(struct sim_node *n, struct nvmlEventSet_st *s,
+                                          int64_t now)
 {
     uint32_t best = SIM_NONE, count = atomic_load(&n->event_count);
     for (uint32_t i = 0; i < count; i++) {
-        if (is_for(s, &n->events[i], i, now) && (best == SIM_NONE || n->events[i].at_ns < n->events[best].at_ns))
+        if (is_for(s, &n->events[i], i, now) &&
+            (best == SIM_NONE || n->events[i].at_ns < n->events[best].at_ns))
             best = i;
     }
     if (best == SIM_NONE)
@@ -105,8 +109,8 @@ static uint64_t mono_ms(void)
 }
 
 // Events first: what led to a loss is told before the loss itself.
-static nvmlReturn_t wait_event(struct sim_node *n, struct nvmlEventSet_st *s, unsigned int timeout_ms,
-                               const struct sim_event **out)
+static nvmlReturn_t wait_event(struct sim_node *n, struct nvmlEventSet_st *s,
+                               unsigned int timeout_ms, const struct sim_event **out)
 {
     if (!s || s->magic != SET_MAGIC)
         return INVALID_ARGUMENT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvmlDeviceGetFieldValues: ids of NVIDIA's public header (NVML_FI_*), each with the type its driver gives it and the
-// driver branch that brought it.
+// nvmlDeviceGetFieldValues: ids of NVIDIA's public header (NVML_FI_*), each with the type its
+// driver gives it and the driver branch that brought it.
 #include "double.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 #define ALL_LINKS 0xffffffffu
 
 enum scope {
-    SCOPE_ANY, // not looked at
-    SCOPE_LINK, // a link number, or ALL_LINKS
+    SCOPE_ANY,   // not looked at
+    SCOPE_LINK,  // a link number, or ALL_LINKS
     SCOPE_POWER, // 0 the GPU; 1 the module: not on these boards
 };
 
@@ -28,7 +28,8 @@ static const struct field fields[] = {
     {4, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_DBE_VOL, SCOPE_ANY},
     {5, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_SBE_AGG, SCOPE_ANY},
     {6, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_DBE_AGG, SCOPE_ANY},
-    {11, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_SBE_VOL, SCOPE_ANY}, // in device memory: all of them
+    {11, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_SBE_VOL,
+     SCOPE_ANY}, // in device memory: all of them
     {12, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_DBE_VOL, SCOPE_ANY},
     {22, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_SBE_AGG, SCOPE_ANY},
     {23, 450, VALUE_UNSIGNED_LONG_LONG, SIM_ECC_DBE_AGG, SCOPE_ANY},
@@ -155,7 +156,8 @@ static int read_special(const struct call *c, nvmlFieldValue_t *v)
     case 165: // state of a link
         if (v->scopeId >= g->links)
             return g->links == 0 ? NOT_SUPPORTED : INVALID_ARGUMENT;
-        value = v->scopeId >= (unsigned)sim_truth_or_zero(c->node, c->gpu, SIM_NVLINK_LINKS_DOWN, c->t);
+        value =
+            v->scopeId >= (unsigned)sim_truth_or_zero(c->node, c->gpu, SIM_NVLINK_LINKS_DOWN, c->t);
         put(v, VALUE_UNSIGNED_INT, value);
         return OK;
     case 186: { // power at this instant
@@ -173,8 +175,8 @@ static int read_special(const struct call *c, nvmlFieldValue_t *v)
 }
 
 enum unknown_fields {
-    UNKNOWN_RETURNS, // the id gets NOT_SUPPORTED
-    UNKNOWN_UNTOUCHED, // the record stays as it was
+    UNKNOWN_RETURNS,    // the id gets NOT_SUPPORTED
+    UNKNOWN_UNTOUCHED,  // the record stays as it was
     UNKNOWN_FAILS_CALL, // the whole call gets INVALID_ARGUMENT
 };
 

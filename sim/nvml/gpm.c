@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU performance monitoring. A sample remembers what it looked at and when; the metrics of two samples are the exact
-// means of the truth between them.
+// GPU performance monitoring. A sample remembers what it looked at and when; the metrics of two
+// samples are the exact means of the truth between them.
 #include "double.h"
 
 #include <math.h>
@@ -12,17 +12,17 @@
 struct nvmlGpmSample_st {
     uint32_t magic;
     uint32_t gpu;
-    uint32_t gi; // SIM_NONE: the whole GPU
+    uint32_t gi;       // SIM_NONE: the whole GPU
     uint32_t instance; // the one that stood for the GPU instance
-    int64_t t; // INT64_MIN: empty
+    int64_t t;         // INT64_MIN: empty
 };
 
 enum gpm_shape {
-    GPM_LOAD, // percent of the time some kernel was resident
-    GPM_RATIO, // a percent signal
+    GPM_LOAD,   // percent of the time some kernel was resident
+    GPM_RATIO,  // a percent signal
     GPM_WINDOW, // a utilisation signal of the whole GPU
-    GPM_MIB, // bytes counter, MiB per second, of the whole GPU
-    GPM_KIB, // KiB counter, MiB per second, of the whole GPU
+    GPM_MIB,    // bytes counter, MiB per second, of the whole GPU
+    GPM_KIB,    // KiB counter, MiB per second, of the whole GPU
 };
 
 struct metric {
@@ -33,11 +33,14 @@ struct metric {
 };
 
 static const struct metric metrics[] = {
-    {1, GPM_LOAD, SIM_GPU_UTIL, "Graphics Util", "Percentage of time any compute/graphics app was active", "%"},
+    {1, GPM_LOAD, SIM_GPU_UTIL, "Graphics Util",
+     "Percentage of time any compute/graphics app was active", "%"},
     {2, GPM_RATIO, SIM_GPM_SM, "SM Util", "Percentage of SMs that were busy", "%"},
     {3, GPM_RATIO, SIM_GPM_OCCUPANCY, "SM Occupancy", "Percentage of warps that were active", "%"},
-    {4, GPM_RATIO, SIM_GPM_INTEGER, "Integer Util", "Percentage of time integer operations ran", "%"},
-    {5, GPM_RATIO, SIM_GPM_TENSOR, "Tensor Util", "Percentage of time any tensor operations ran", "%"},
+    {4, GPM_RATIO, SIM_GPM_INTEGER, "Integer Util", "Percentage of time integer operations ran",
+     "%"},
+    {5, GPM_RATIO, SIM_GPM_TENSOR, "Tensor Util", "Percentage of time any tensor operations ran",
+     "%"},
     {6, GPM_RATIO, SIM_GPM_DFMA, "DFMA Util", "Percentage of time DFMA tensor operations ran", "%"},
     {7, GPM_RATIO, SIM_GPM_HMMA, "HMMA Util", "Percentage of time HMMA tensor operations ran", "%"},
     {8, GPM_RATIO, SIM_GPM_DMMA, "DMMA Util", "Percentage of time DMMA tensor operations ran", "%"},
@@ -134,7 +137,8 @@ static nvmlReturn_t measure(const struct sim_node *n, const struct nvmlGpmSample
     double value = (double)NAN;
     switch (m->shape) {
     case GPM_LOAD:
-        value = (double)sim_load_integral(n, to->gpu, to->gi, from->t, to->t) / (double)(to->t - from->t) / 1e4;
+        value = (double)sim_load_integral(n, to->gpu, to->gi, from->t, to->t) /
+                (double)(to->t - from->t) / 1e4;
         break;
     case GPM_RATIO:
         value = sim_instance_mean(n, to->gpu, to->gi, m->field, from->t, to->t);
@@ -157,8 +161,8 @@ static nvmlReturn_t measure(const struct sim_node *n, const struct nvmlGpmSample
 
 static bool same_window(const struct nvmlGpmSample_st *a, const struct nvmlGpmSample_st *b)
 {
-    return a && b && a->magic == SAMPLE_MAGIC && b->magic == SAMPLE_MAGIC && a->gpu == b->gpu && a->gi == b->gi &&
-           a->instance == b->instance;
+    return a && b && a->magic == SAMPLE_MAGIC && b->magic == SAMPLE_MAGIC && a->gpu == b->gpu &&
+           a->gi == b->gi && a->instance == b->instance;
 }
 
 API(nvmlGpmMetricsGet, nvmlGpmMetricsGet_t *get)
@@ -167,7 +171,8 @@ API(nvmlGpmMetricsGet, nvmlGpmMetricsGet_t *get)
     NEED(get);
     if (get->version != 1)
         return ARGUMENT_VERSION_MISMATCH;
-    if (get->numMetrics == 0 || get->numMetrics > GPM_METRIC_MAX || !same_window(get->sample1, get->sample2))
+    if (get->numMetrics == 0 || get->numMetrics > GPM_METRIC_MAX ||
+        !same_window(get->sample1, get->sample2))
         return INVALID_ARGUMENT;
     if (get->sample1->t == INT64_MIN || get->sample2->t <= get->sample1->t)
         return NO_DATA;
@@ -176,7 +181,9 @@ API(nvmlGpmMetricsGet, nvmlGpmMetricsGet_t *get)
         const struct metric *m = find_metric(out->metricId);
         out->value = (double)NAN;
         if (!m) {
-            out->nvmlReturn = out->metricId == 0 || out->metricId >= GPM_METRIC_MAX ? INVALID_ARGUMENT : NOT_SUPPORTED;
+            out->nvmlReturn = out->metricId == 0 || out->metricId >= GPM_METRIC_MAX
+                                  ? INVALID_ARGUMENT
+                                  : NOT_SUPPORTED;
             continue;
         }
         out->nvmlReturn = measure(c.node, get->sample1, get->sample2, m, &out->value);

@@ -28,7 +28,8 @@ API(nvmlDeviceGetNvLinkVersion, nvmlDevice_t device, unsigned int link, unsigned
     return code == OK ? call_u32(&c, SIM_NVLINK_VERSION, version) : code;
 }
 
-API(nvmlDeviceGetNvLinkCapability, nvmlDevice_t device, unsigned int link, int capability, unsigned int *result)
+API(nvmlDeviceGetNvLinkCapability, nvmlDevice_t device, unsigned int link, int capability,
+    unsigned int *result)
 {
     CALL_GPU(device);
     if (!result || capability < 0 || capability > 5)
@@ -40,10 +41,11 @@ API(nvmlDeviceGetNvLinkCapability, nvmlDevice_t device, unsigned int link, int c
 }
 
 // 0 replay, 1 recovery, 2 CRC of flits, 3 CRC of data; all on link 0.
-API(nvmlDeviceGetNvLinkErrorCounter, nvmlDevice_t device, unsigned int link, int counter, unsigned long long *value)
+API(nvmlDeviceGetNvLinkErrorCounter, nvmlDevice_t device, unsigned int link, int counter,
+    unsigned long long *value)
 {
-    static const enum sim_field fields[] = {SIM_NVLINK_REPLAY, SIM_NVLINK_RECOVERY, SIM_NVLINK_CRC_FLIT,
-                                            SIM_NVLINK_CRC_DATA};
+    static const enum sim_field fields[] = {SIM_NVLINK_REPLAY, SIM_NVLINK_RECOVERY,
+                                            SIM_NVLINK_CRC_FLIT, SIM_NVLINK_CRC_DATA};
     CALL_GPU(device);
     if (!value || counter < 0 || counter > 4)
         return INVALID_ARGUMENT;
@@ -98,14 +100,16 @@ API(nvmlDeviceGetGpuFabricInfoV, nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *in
 {
     CALL_GPU(device);
     NEED(info);
-    bool newest = info->version == VERSION_OF(nvmlGpuFabricInfo_v3_t, 3) && c.node->driver_branch >= 570;
+    bool newest =
+        info->version == VERSION_OF(nvmlGpuFabricInfo_v3_t, 3) && c.node->driver_branch >= 570;
     if (!newest && info->version != VERSION_OF(nvmlGpuFabricInfo_v2_t, 2))
         return ARGUMENT_VERSION_MISMATCH;
     unsigned int state;
     nvmlReturn_t code = call_u32(&c, SIM_FABRIC_STATE, &state);
     if (code != OK)
         return code;
-    nvmlGpuFabricInfo_v3_t full = {.version = info->version, .cliqueId = 1, .state = (unsigned char)state};
+    nvmlGpuFabricInfo_v3_t full = {
+        .version = info->version, .cliqueId = 1, .state = (unsigned char)state};
     memcpy(info, &full, newest ? sizeof(nvmlGpuFabricInfo_v3_t) : sizeof(nvmlGpuFabricInfo_v2_t));
     return OK;
 }

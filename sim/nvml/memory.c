@@ -51,7 +51,8 @@ API(nvmlDeviceGetBAR1MemoryInfo, nvmlDevice_t device, nvmlBAR1Memory_t *memory)
     if (code == OK)
         code = call_u64(&c, SIM_BAR1_USED, &used);
     if (code == OK)
-        *memory = (nvmlBAR1Memory_t){.bar1Total = total, .bar1Free = total - used, .bar1Used = used};
+        *memory =
+            (nvmlBAR1Memory_t){.bar1Total = total, .bar1Free = total - used, .bar1Used = used};
     return code;
 }
 
@@ -79,15 +80,18 @@ static bool ecc_on(const struct call *c)
     return sim_truth_or_zero(c->node, c->gpu, SIM_ECC_MODE, c->t) != 0;
 }
 
-static nvmlReturn_t ecc_total(const struct call *c, int error, int counter, unsigned long long *count)
+static nvmlReturn_t ecc_total(const struct call *c, int error, int counter,
+                              unsigned long long *count)
 {
-    static const enum sim_field fields[2][2] = {{SIM_ECC_SBE_VOL, SIM_ECC_SBE_AGG}, {SIM_ECC_DBE_VOL, SIM_ECC_DBE_AGG}};
+    static const enum sim_field fields[2][2] = {{SIM_ECC_SBE_VOL, SIM_ECC_SBE_AGG},
+                                                {SIM_ECC_DBE_VOL, SIM_ECC_DBE_AGG}};
     if (!count || error < 0 || error > 1 || counter < 0 || counter > 1)
         return INVALID_ARGUMENT;
     return ecc_on(c) ? call_u64(c, fields[error][counter], count) : NOT_SUPPORTED;
 }
 
-API(nvmlDeviceGetTotalEccErrors, nvmlDevice_t device, int error, int counter, unsigned long long *count)
+API(nvmlDeviceGetTotalEccErrors, nvmlDevice_t device, int error, int counter,
+    unsigned long long *count)
 {
     CALL_GPU(device);
     return ecc_total(&c, error, counter, count);
@@ -115,15 +119,16 @@ API(nvmlDeviceGetSramEccErrorStatus, nvmlDevice_t device, nvmlEccSramErrorStatus
     unsigned int exceeded;
     nvmlReturn_t code = call_u32(&c, SIM_SRAM_THRESHOLD, &exceeded);
     if (code == OK)
-        *status = (nvmlEccSramErrorStatus_v1_t){.version = status->version, .bThresholdExceeded = exceeded};
+        *status = (nvmlEccSramErrorStatus_v1_t){.version = status->version,
+                                                .bThresholdExceeded = exceeded};
     return code;
 }
 
 // --- Retired pages: before Ampere ---
 
 // The made-up addresses of retired pages, counted up.
-static nvmlReturn_t retired_pages(const struct call *c, int cause, unsigned int *count, unsigned long long *addresses,
-                                  unsigned long long *stamps)
+static nvmlReturn_t retired_pages(const struct call *c, int cause, unsigned int *count,
+                                  unsigned long long *addresses, unsigned long long *stamps)
 {
     unsigned int have, room;
     if (!count || cause < 0 || cause > 1)
@@ -143,14 +148,15 @@ static nvmlReturn_t retired_pages(const struct call *c, int cause, unsigned int 
     return OK;
 }
 
-API(nvmlDeviceGetRetiredPages, nvmlDevice_t device, int cause, unsigned int *count, unsigned long long *addresses)
+API(nvmlDeviceGetRetiredPages, nvmlDevice_t device, int cause, unsigned int *count,
+    unsigned long long *addresses)
 {
     CALL_GPU(device);
     return retired_pages(&c, cause, count, addresses, NULL);
 }
 
-API(nvmlDeviceGetRetiredPages_v2, nvmlDevice_t device, int cause, unsigned int *count, unsigned long long *addresses,
-    unsigned long long *stamps)
+API(nvmlDeviceGetRetiredPages_v2, nvmlDevice_t device, int cause, unsigned int *count,
+    unsigned long long *addresses, unsigned long long *stamps)
 {
     CALL_GPU(device);
     return retired_pages(&c, cause, count, addresses, stamps);
@@ -183,8 +189,8 @@ static nvmlReturn_t remapped_rows(const struct call *c, struct remapped *out)
     return code;
 }
 
-API(nvmlDeviceGetRemappedRows, nvmlDevice_t device, unsigned int *correctable, unsigned int *uncorrectable,
-    unsigned int *pending, unsigned int *failure)
+API(nvmlDeviceGetRemappedRows, nvmlDevice_t device, unsigned int *correctable,
+    unsigned int *uncorrectable, unsigned int *pending, unsigned int *failure)
 {
     CALL_GPU(device);
     struct remapped r;
@@ -216,7 +222,8 @@ API(nvmlDeviceGetRemappedRows_v2, nvmlDevice_t device, nvmlRemappedRowsInfo_v2_t
     return code;
 }
 
-API(nvmlDeviceGetRowRemapperHistogram, nvmlDevice_t device, nvmlRowRemapperHistogramValues_t *values)
+API(nvmlDeviceGetRowRemapperHistogram, nvmlDevice_t device,
+    nvmlRowRemapperHistogramValues_t *values)
 {
     CALL_GPU(device);
     NEED(values);

@@ -94,7 +94,8 @@ static nvmlReturn_t attributes(const struct call *c, nvmlDeviceAttributes_t *out
     if (!call_is_mig(c))
         return NOT_SUPPORTED;
     const struct sim_instance *x = &c->node->instances[c->instance];
-    *out = (nvmlDeviceAttributes_t){.multiprocessorCount = x->multiprocessors * x->ci_slices / x->gi_slices,
+    *out = (nvmlDeviceAttributes_t){.multiprocessorCount =
+                                        x->multiprocessors * x->ci_slices / x->gi_slices,
                                     .sharedCopyEngineCount = x->engines,
                                     .sharedDecoderCount = x->gi_slices >= 2 ? x->gi_slices - 1 : 0,
                                     .gpuInstanceSliceCount = x->gi_slices,
@@ -181,13 +182,15 @@ static unsigned long long profile_memory(const struct call *c, unsigned int slic
         return (unsigned long long)x->memory_bytes >> 20;
     }
     unsigned int parts = slices >= 7 ? 8 : slices >= 3 ? 4 : slices;
-    unsigned long long mib = (unsigned long long)sim_truth_or_zero(c->node, c->gpu, SIM_FB_TOTAL, c->t) >> 20;
+    unsigned long long mib =
+        (unsigned long long)sim_truth_or_zero(c->node, c->gpu, SIM_FB_TOTAL, c->t) >> 20;
     mib = mib * parts / 8;
     (void)snprintf(name, 96, "MIG %ug.%llugb", slices, (mib + 1023) / 1024);
     return mib;
 }
 
-static nvmlReturn_t profile_v3(const struct call *c, unsigned int profile, nvmlGpuInstanceProfileInfo_v3_t *out)
+static nvmlReturn_t profile_v3(const struct call *c, unsigned int profile,
+                               nvmlGpuInstanceProfileInfo_v3_t *out)
 {
     unsigned int slices;
     nvmlReturn_t code = profile_slices(c, profile, &slices);
@@ -198,14 +201,16 @@ static nvmlReturn_t profile_v3(const struct call *c, unsigned int profile, nvmlG
                                              .id = profile,
                                              .sliceCount = slices,
                                              .instanceCount = total / slices,
-                                             .multiprocessorCount = call_gpu(c)->multiprocessors / total * slices,
+                                             .multiprocessorCount =
+                                                 call_gpu(c)->multiprocessors / total * slices,
                                              .copyEngineCount = slices,
                                              .decoderCount = slices >= 2 ? slices - 1 : 0};
     out->memorySizeMB = profile_memory(c, slices, out->name);
     return OK;
 }
 
-API(nvmlDeviceGetGpuInstanceProfileInfo, nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *out)
+API(nvmlDeviceGetGpuInstanceProfileInfo, nvmlDevice_t device, unsigned int profile,
+    nvmlGpuInstanceProfileInfo_t *out)
 {
     CALL_GPU(device);
     NEED(out);
@@ -222,7 +227,8 @@ API(nvmlDeviceGetGpuInstanceProfileInfo, nvmlDevice_t device, unsigned int profi
     return code;
 }
 
-static void copy_v2(const nvmlGpuInstanceProfileInfo_v3_t *full, nvmlGpuInstanceProfileInfo_v2_t *out)
+static void copy_v2(const nvmlGpuInstanceProfileInfo_v3_t *full,
+                    nvmlGpuInstanceProfileInfo_v2_t *out)
 {
     *out = (nvmlGpuInstanceProfileInfo_v2_t){.version = out->version,
                                              .id = full->id,
@@ -240,7 +246,8 @@ API(nvmlDeviceGetGpuInstanceProfileInfoV, nvmlDevice_t device, unsigned int prof
 {
     CALL_GPU(device);
     NEED(out);
-    bool newest = out->version == VERSION_OF(nvmlGpuInstanceProfileInfo_v3_t, 3) && c.node->driver_branch >= 525;
+    bool newest = out->version == VERSION_OF(nvmlGpuInstanceProfileInfo_v3_t, 3) &&
+                  c.node->driver_branch >= 525;
     if (!newest && out->version != VERSION_OF(nvmlGpuInstanceProfileInfo_v2_t, 2))
         return ARGUMENT_VERSION_MISMATCH;
     nvmlGpuInstanceProfileInfo_v3_t full = {.version = out->version};

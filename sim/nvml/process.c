@@ -26,7 +26,8 @@ static void collect(const struct call *c, uint32_t types, struct rows *out)
         const struct sim_process *p = &c->node->processes[i];
         if ((p->type & types) == 0 || !on_device(c, p) || !sim_process_alive(c->node, i, c->t))
             continue;
-        const struct sim_instance *x = p->instance == SIM_NONE ? NULL : &c->node->instances[p->instance];
+        const struct sim_instance *x =
+            p->instance == SIM_NONE ? NULL : &c->node->instances[p->instance];
         out->row[out->count++] = (nvmlProcessInfo_v2_t){
             .pid = p->pid,
             .usedGpuMemory = (unsigned long long)p->memory_bytes, // -1: all ones, not available
@@ -37,7 +38,8 @@ static void collect(const struct call *c, uint32_t types, struct rows *out)
 }
 
 // Two steps, as with the driver: too small a count gives INSUFFICIENT_SIZE and the size.
-static nvmlReturn_t hand_out(const struct rows *r, unsigned int *count, void *infos, size_t row_bytes)
+static nvmlReturn_t hand_out(const struct rows *r, unsigned int *count, void *infos,
+                             size_t row_bytes)
 {
     if (!count || (*count > 0 && !infos))
         return INVALID_ARGUMENT;
@@ -50,18 +52,19 @@ static nvmlReturn_t hand_out(const struct rows *r, unsigned int *count, void *in
     return OK;
 }
 
-static nvmlReturn_t list(const struct call *c, uint32_t types, unsigned int *count, void *infos, size_t row_bytes)
+static nvmlReturn_t list(const struct call *c, uint32_t types, unsigned int *count, void *infos,
+                         size_t row_bytes)
 {
     struct rows r;
     collect(c, types, &r);
     return hand_out(&r, count, infos, row_bytes);
 }
 
-#define LIST(name, types, row) \
-    API(name, nvmlDevice_t device, unsigned int *count, row *infos) \
-    { \
-        CALL_DEVICE(device); \
-        return list(&c, types, count, infos, sizeof(row)); \
+#define LIST(name, types, row)                                                                     \
+    API(name, nvmlDevice_t device, unsigned int *count, row *infos)                                \
+    {                                                                                              \
+        CALL_DEVICE(device);                                                                       \
+        return list(&c, types, count, infos, sizeof(row));                                         \
     }
 
 LIST(nvmlDeviceGetComputeRunningProcesses, SIM_COMPUTE, nvmlProcessInfo_v1_t)
@@ -90,10 +93,11 @@ API(nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t device, nvmlProcessDetai
     if (room < r.count || (r.count > 0 && !details->procArray))
         return INSUFFICIENT_SIZE;
     for (unsigned int i = 0; i < r.count; i++) {
-        details->procArray[i] = (nvmlProcessDetail_v1_t){.pid = r.row[i].pid,
-                                                         .usedGpuMemory = r.row[i].usedGpuMemory,
-                                                         .gpuInstanceId = r.row[i].gpuInstanceId,
-                                                         .computeInstanceId = r.row[i].computeInstanceId};
+        details->procArray[i] =
+            (nvmlProcessDetail_v1_t){.pid = r.row[i].pid,
+                                     .usedGpuMemory = r.row[i].usedGpuMemory,
+                                     .gpuInstanceId = r.row[i].gpuInstanceId,
+                                     .computeInstanceId = r.row[i].computeInstanceId};
     }
     return OK;
 }
@@ -101,7 +105,8 @@ API(nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t device, nvmlProcessDetai
 // --- Utilisation per process: one sample a process and window, from the newest complete window ---
 
 // Percent of the window that the process was busy, by the engine's share at full load.
-static unsigned int share(const struct call *c, uint32_t process, enum sim_field field, int64_t from, int64_t to)
+static unsigned int share(const struct call *c, uint32_t process, enum sim_field field,
+                          int64_t from, int64_t to)
 {
     double full;
     if (sim_truth_double(c->node, c->gpu, field, c->t, &full) != OK)
@@ -114,8 +119,8 @@ static unsigned int share(const struct call *c, uint32_t process, enum sim_field
     return (unsigned int)((double)busy / (double)(to - from) * full / 1e6);
 }
 
-static nvmlReturn_t process_window(const struct call *c, unsigned long long last_seen, int64_t *from, int64_t *to,
-                                   unsigned long long *stamp)
+static nvmlReturn_t process_window(const struct call *c, unsigned long long last_seen,
+                                   int64_t *from, int64_t *to, unsigned long long *stamp)
 {
     if (call_is_mig(c) || call_mig_enabled(c))
         return NOT_SUPPORTED;
@@ -140,8 +145,8 @@ static unsigned int count_running(const struct call *c, int64_t from, int64_t to
     return count;
 }
 
-API(nvmlDeviceGetProcessUtilization, nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count,
-    unsigned long long last_seen)
+API(nvmlDeviceGetProcessUtilization, nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
+    unsigned int *count, unsigned long long last_seen)
 {
     CALL_DEVICE(device);
     int64_t from, to;
@@ -154,20 +159,23 @@ API(nvmlDeviceGetProcessUtilization, nvmlDevice_t device, nvmlProcessUtilization
     *count = have;
     if (!samples || room < have)
         return have == 0 ? NOT_FOUND : INSUFFICIENT_SIZE;
-    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have; i = c.node->processes[i].next_on_gpu) {
+    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have;
+         i = c.node->processes[i].next_on_gpu) {
         if (!ran_in(c.node, i, from, to))
             continue;
-        samples[k++] = (nvmlProcessUtilizationSample_t){.pid = c.node->processes[i].pid,
-                                                        .timeStamp = stamp,
-                                                        .smUtil = share(&c, i, SIM_GPU_UTIL, from, to),
-                                                        .memUtil = share(&c, i, SIM_MEM_UTIL, from, to),
-                                                        .encUtil = share(&c, i, SIM_ENC_UTIL, from, to),
-                                                        .decUtil = share(&c, i, SIM_DEC_UTIL, from, to)};
+        samples[k++] =
+            (nvmlProcessUtilizationSample_t){.pid = c.node->processes[i].pid,
+                                             .timeStamp = stamp,
+                                             .smUtil = share(&c, i, SIM_GPU_UTIL, from, to),
+                                             .memUtil = share(&c, i, SIM_MEM_UTIL, from, to),
+                                             .encUtil = share(&c, i, SIM_ENC_UTIL, from, to),
+                                             .decUtil = share(&c, i, SIM_DEC_UTIL, from, to)};
     }
     return have == 0 ? NOT_FOUND : OK;
 }
 
-API(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t *info)
+API(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t device,
+    nvmlProcessesUtilizationInfo_v1_t *info)
 {
     CALL_DEVICE(device);
     int64_t from, to;
@@ -182,7 +190,8 @@ API(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t device, nvmlProcessesUti
     info->processSamplesCount = have;
     if (!info->procUtilArray || room < have)
         return have == 0 ? NOT_FOUND : INSUFFICIENT_SIZE;
-    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have; i = c.node->processes[i].next_on_gpu) {
+    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have;
+         i = c.node->processes[i].next_on_gpu) {
         if (!ran_in(c.node, i, from, to))
             continue;
         info->procUtilArray[k++] =

@@ -6,17 +6,20 @@
 
 // --- Clocks ---
 
-static nvmlReturn_t clock_of(const struct call *c, int type, const enum sim_field fields[4], unsigned int *clock)
+static nvmlReturn_t clock_of(const struct call *c, int type, const enum sim_field fields[4],
+                             unsigned int *clock)
 {
     if (!clock || type < 0 || type > 3)
         return INVALID_ARGUMENT;
     return call_u32(c, fields[type], clock);
 }
 
-static const enum sim_field current_clocks[] = {SIM_GRAPHICS_CLOCK, SIM_SM_CLOCK, SIM_MEM_CLOCK, SIM_VIDEO_CLOCK};
-static const enum sim_field max_clocks[] = {SIM_MAX_GRAPHICS_CLOCK, SIM_MAX_SM_CLOCK, SIM_MAX_MEM_CLOCK,
-                                            SIM_MAX_VIDEO_CLOCK};
-static const enum sim_field app_clocks[] = {SIM_APP_SM_CLOCK, SIM_APP_SM_CLOCK, SIM_APP_MEM_CLOCK, SIM_VIDEO_CLOCK};
+static const enum sim_field current_clocks[] = {SIM_GRAPHICS_CLOCK, SIM_SM_CLOCK, SIM_MEM_CLOCK,
+                                                SIM_VIDEO_CLOCK};
+static const enum sim_field max_clocks[] = {SIM_MAX_GRAPHICS_CLOCK, SIM_MAX_SM_CLOCK,
+                                            SIM_MAX_MEM_CLOCK, SIM_MAX_VIDEO_CLOCK};
+static const enum sim_field app_clocks[] = {SIM_APP_SM_CLOCK, SIM_APP_SM_CLOCK, SIM_APP_MEM_CLOCK,
+                                            SIM_VIDEO_CLOCK};
 
 API(nvmlDeviceGetClockInfo, nvmlDevice_t device, int type, unsigned int *clock)
 {
@@ -151,7 +154,8 @@ API(nvmlDeviceGetMarginTemperature, nvmlDevice_t device, nvmlMarginTemperature_v
 
 API(nvmlDeviceGetTemperatureThreshold, nvmlDevice_t device, int type, unsigned int *temperature)
 {
-    static const enum sim_field fields[] = {SIM_TEMP_SHUTDOWN, SIM_TEMP_SLOWDOWN, SIM_TEMP_MEM_MAX, SIM_TEMP_GPU_MAX};
+    static const enum sim_field fields[] = {SIM_TEMP_SHUTDOWN, SIM_TEMP_SLOWDOWN, SIM_TEMP_MEM_MAX,
+                                            SIM_TEMP_GPU_MAX};
     CALL_GPU(device);
     if (!temperature || type < 0 || type > 7)
         return INVALID_ARGUMENT;
@@ -190,7 +194,8 @@ API(nvmlDeviceGetEnforcedPowerLimit, nvmlDevice_t device, unsigned int *limit)
     return call_u32(&c, SIM_POWER_LIMIT_ENFORCED, limit);
 }
 
-API(nvmlDeviceGetPowerManagementLimitConstraints, nvmlDevice_t device, unsigned int *min, unsigned int *max)
+API(nvmlDeviceGetPowerManagementLimitConstraints, nvmlDevice_t device, unsigned int *min,
+    unsigned int *max)
 {
     CALL_GPU(device);
     NEED(min);
@@ -222,7 +227,8 @@ API(nvmlDeviceGetUtilizationRates, nvmlDevice_t device, nvmlUtilization_t *rates
     return code == OK ? call_u32(&c, SIM_MEM_UTIL, &rates->memory) : code;
 }
 
-static nvmlReturn_t engine(const struct call *c, enum sim_field field, unsigned int *percent, unsigned int *period_us)
+static nvmlReturn_t engine(const struct call *c, enum sim_field field, unsigned int *percent,
+                           unsigned int *period_us)
 {
     NEED(percent);
     NEED(period_us);
@@ -234,25 +240,29 @@ static nvmlReturn_t engine(const struct call *c, enum sim_field field, unsigned 
     return code;
 }
 
-API(nvmlDeviceGetEncoderUtilization, nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+API(nvmlDeviceGetEncoderUtilization, nvmlDevice_t device, unsigned int *percent,
+    unsigned int *period_us)
 {
     CALL_GPU(device);
     return engine(&c, SIM_ENC_UTIL, percent, period_us);
 }
 
-API(nvmlDeviceGetDecoderUtilization, nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+API(nvmlDeviceGetDecoderUtilization, nvmlDevice_t device, unsigned int *percent,
+    unsigned int *period_us)
 {
     CALL_GPU(device);
     return engine(&c, SIM_DEC_UTIL, percent, period_us);
 }
 
-API(nvmlDeviceGetJpgUtilization, nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+API(nvmlDeviceGetJpgUtilization, nvmlDevice_t device, unsigned int *percent,
+    unsigned int *period_us)
 {
     CALL_GPU(device);
     return engine(&c, SIM_JPG_UTIL, percent, period_us);
 }
 
-API(nvmlDeviceGetOfaUtilization, nvmlDevice_t device, unsigned int *percent, unsigned int *period_us)
+API(nvmlDeviceGetOfaUtilization, nvmlDevice_t device, unsigned int *percent,
+    unsigned int *period_us)
 {
     CALL_GPU(device);
     return engine(&c, SIM_OFA_UTIL, percent, period_us);
@@ -270,8 +280,9 @@ struct ring {
 static nvmlReturn_t find_ring(int type, struct ring *out)
 {
     static const struct ring rings[] = {
-        {SIM_POWER, VALUE_UNSIGNED_INT},    {SIM_GPU_UTIL, VALUE_UNSIGNED_INT}, {SIM_MEM_UTIL, VALUE_UNSIGNED_INT},
-        {SIM_ENC_UTIL, VALUE_UNSIGNED_INT}, {SIM_DEC_UTIL, VALUE_UNSIGNED_INT}, {SIM_SM_CLOCK, VALUE_UNSIGNED_INT},
+        {SIM_POWER, VALUE_UNSIGNED_INT},     {SIM_GPU_UTIL, VALUE_UNSIGNED_INT},
+        {SIM_MEM_UTIL, VALUE_UNSIGNED_INT},  {SIM_ENC_UTIL, VALUE_UNSIGNED_INT},
+        {SIM_DEC_UTIL, VALUE_UNSIGNED_INT},  {SIM_SM_CLOCK, VALUE_UNSIGNED_INT},
         {SIM_MEM_CLOCK, VALUE_UNSIGNED_INT},
     };
     if (type < 0 || type > 9)
@@ -282,9 +293,10 @@ static nvmlReturn_t find_ring(int type, struct ring *out)
     return OK;
 }
 
-// One sample a window, stamped at its end; the value is the window's mean. Oldest first, newer than last_seen only.
-API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last_seen, int *value_type,
-    unsigned int *count, nvmlSample_t *samples)
+// One sample a window, stamped at its end; the value is the window's mean. Oldest first, newer than
+// last_seen only.
+API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last_seen,
+    int *value_type, unsigned int *count, nvmlSample_t *samples)
 {
     CALL_GPU(device);
     struct ring ring;
@@ -309,7 +321,8 @@ API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last
     for (int64_t k = newest - RING + 1; k <= newest && filled < *count; k++) {
         unsigned long long stamp = (unsigned long long)sim_wall_us(c.node, k * window);
         sim_wide sum;
-        if (stamp <= last_seen || sim_integral(c.node, c.gpu, ring.field, (k - 1) * window, k * window, &sum) != 0)
+        if (stamp <= last_seen ||
+            sim_integral(c.node, c.gpu, ring.field, (k - 1) * window, k * window, &sum) != 0)
             continue;
         samples[filled] = (nvmlSample_t){.timeStamp = stamp};
         samples[filled++].sampleValue.uiVal = (unsigned int)(sum / window / 1000000);
@@ -356,14 +369,16 @@ API(nvmlDeviceGetMaxPcieLinkWidth, nvmlDevice_t device, unsigned int *width)
     return call_u32(&c, SIM_PCIE_WIDTH_MAX, width);
 }
 
-// KB per second over the last 20 ms. The driver measures while the caller waits; here the fault list adds that wait.
+// KB per second over the last 20 ms. The driver measures while the caller waits; here the fault
+// list adds that wait.
 API(nvmlDeviceGetPcieThroughput, nvmlDevice_t device, int counter, unsigned int *rate)
 {
     CALL_GPU(device);
     if (!rate || counter < 0 || counter > 1)
         return INVALID_ARGUMENT;
     sim_wide grown;
-    int code = sim_integral(c.node, c.gpu, counter == 0 ? SIM_PCIE_TX : SIM_PCIE_RX, c.t - 20000000, c.t, &grown);
+    int code = sim_integral(c.node, c.gpu, counter == 0 ? SIM_PCIE_TX : SIM_PCIE_RX, c.t - 20000000,
+                            c.t, &grown);
     if (code == OK)
         *rate = (unsigned int)(grown * 50 / 1000 / 1000000);
     return code;
@@ -401,16 +416,18 @@ API(nvmlDeviceGetFanSpeedRPM, nvmlDevice_t device, nvmlFanSpeedInfo_v1_t *info)
         return ARGUMENT_VERSION_MISMATCH;
     if (call_gpu(&c)->fans == 0)
         return NOT_SUPPORTED;
-    return info->fan >= call_gpu(&c)->fans ? INVALID_ARGUMENT : call_u32(&c, SIM_FAN_RPM, &info->speed);
+    return info->fan >= call_gpu(&c)->fans ? INVALID_ARGUMENT
+                                           : call_u32(&c, SIM_FAN_RPM, &info->speed);
 }
 
 // --- Time held back ---
 
 API(nvmlDeviceGetViolationStatus, nvmlDevice_t device, int policy, nvmlViolationTime_t *out)
 {
-    static const enum sim_field fields[] = {
-        SIM_VIOLATION_POWER,    SIM_VIOLATION_THERMAL,     SIM_VIOLATION_SYNC_BOOST, SIM_VIOLATION_BOARD,
-        SIM_VIOLATION_LOW_UTIL, SIM_VIOLATION_RELIABILITY, SIM_VIOLATION_APP_CLOCKS, SIM_VIOLATION_BASE_CLOCKS};
+    static const enum sim_field fields[] = {SIM_VIOLATION_POWER,      SIM_VIOLATION_THERMAL,
+                                            SIM_VIOLATION_SYNC_BOOST, SIM_VIOLATION_BOARD,
+                                            SIM_VIOLATION_LOW_UTIL,   SIM_VIOLATION_RELIABILITY,
+                                            SIM_VIOLATION_APP_CLOCKS, SIM_VIOLATION_BASE_CLOCKS};
     CALL_GPU(device);
     bool known = (policy >= 0 && policy <= 5) || policy == 10 || policy == 11;
     if (!out || !known)
