@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,4 +82,17 @@ unsigned dl_resolve(void *handle, const struct dl_symbol *symbols, size_t count,
         found += address != NULL;
     }
     return found;
+}
+
+void dl_path(void *handle, char *out, size_t out_bytes)
+{
+    struct link_map *map = NULL;
+    bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map;
+    sv_copy(out, out_bytes, sv_from(known ? map->l_name : ""));
+}
+
+void dl_close(void *handle)
+{
+    if (handle)
+        (void)dlclose(handle);
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How it works: the table of nvml_library.h is expanded three times, into the function pointers, into the generation
-// bytes beside them and here into the rows of the resolver. dlclose happens only after nvmlShutdown (or when nvmlInit
+// bytes beside them and here into the rows of the resolver. dl_close happens only after nvmlShutdown (or when nvmlInit
 // never succeeded), when the library has no thread and no descriptor left in this process.
 #include "source/nvml_library.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
 #include "base/dl.h"
@@ -38,14 +36,6 @@ static const struct dl_symbol symbols[] = {
 #undef NVML_SYMBOL
 };
 
-static void note_path(struct nvml *n)
-{
-    struct link_map *map = NULL;
-    n->path[0] = '\0';
-    if (dlinfo(n->handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name)
-        sv_copy(n->path, sizeof(n->path), sv_from(map->l_name));
-}
-
 int nvml_open(struct nvml *n, const char *library, struct error *err)
 {
     bool given = library && *library;
@@ -55,7 +45,7 @@ int nvml_open(struct nvml *n, const char *library, struct error *err)
         return rc;
     }
     (void)dl_resolve(n->handle, symbols, ARRAY_SIZE(symbols), &n->fn);
-    note_path(n);
+    dl_path(n->handle, n->path, sizeof(n->path));
     return 0;
 }
 
@@ -79,8 +69,7 @@ void nvml_shutdown(struct nvml *n)
 void nvml_close(struct nvml *n)
 {
     nvml_shutdown(n);
-    if (n->handle)
-        (void)dlclose(n->handle);
+    dl_close(n->handle);
     n->handle = NULL;
     n->fn = (struct nvml_functions){0};
     n->memory_first_generation = false;

@@ -43,6 +43,14 @@ static void each_symbol_is_found_on_its_own(void **state)
     assert_int_equal(t.cosine_generation, 1);
     assert_int_equal(t.missing_generation, 0);
     assert_int_equal(t.root_generation, 2);
+    char path[256], small[4];
+    dl_path(handle, path, sizeof(path));
+    assert_true(path[0] == '/');
+    assert_non_null(strstr(path, "/libm.so.6"));
+    dl_path(handle, small, sizeof(small));
+    assert_memory_equal(small, path, 3);
+    dl_close(handle);
+    dl_close(NULL);
 }
 
 static void an_absent_library_says_where_it_was_looked_for(void **state)
