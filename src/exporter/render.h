@@ -57,7 +57,7 @@ struct render_self {
 struct render_input {
     const struct exporter_config *config;
     const struct inventory *inventory;
-    const struct render_owners *owners;
+    const struct render_owners *owners; // NULL: nobody is known
     const struct render_self *self;
     uint64_t now_ns;
 };
