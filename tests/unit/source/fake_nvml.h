@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A handful of NVML functions behind the table of the source room, with every answer settable.
+#pragma once
+
+#include "source/nvml_library.h"
+
+#define FAKE_GPUS 4
+#define FAKE_SLOTS 8
+#define FAKE_EVENTS 16
+
+struct nvmlDevice_st {
+    unsigned gpu;
+    int slot; // -1: the GPU
+};
+
+struct nvmlGpmSample_st {
+    struct nvmlDevice_st of;
+    unsigned gi;
+    unsigned number; // of the sample, 0: empty
+};
+
+struct fake_slot {
+    bool exists;
+    unsigned gi, ci;
+    unsigned slices;
+    unsigned long long memory_mb;
+    const char *uuid;
+    const char *name;
+};
+
+struct fake_gpu {
+    nvmlReturn_t result; // of every call to it; 0: the rest says
+    const char *uuid;
+    const char *name;
+    unsigned bus;
+    bool gpm;
+    bool mig_capable, mig_on;
+    struct fake_slot slots[FAKE_SLOTS];
+    unsigned temperature;
+    unsigned utilization, memory_utilization;
+    nvmlMemory_v2_t memory;
+};
+
+struct fake_nvml {
+    struct nvml n;
+    struct frame_call_page page;
+    unsigned gpus;
+    struct fake_gpu gpu[FAKE_GPUS];
+    // Field values: by id, for all GPUs.
+    nvmlFieldValue_t values[512];
+    unsigned long long unknown_from; // ids from here on are unknown ...
+    bool unknown_fails_all; // ... and fail the whole call
+    unsigned value_calls;
+    unsigned last_value_count;
+    // GPM
+    double metric[400];
+    nvmlReturn_t metric_result[400];
+    nvmlReturn_t gpm_result, metrics_result;
+    unsigned samples_alive, samples_taken;
+    unsigned pair[2]; // numbers of the samples of the last pair
+    nvmlGpmMetricsGet_t last_request;
+    // Events
+    nvmlEventData_t events[FAKE_EVENTS];
+    unsigned event_count;
+    unsigned long long supported_events, registered_events[FAKE_GPUS];
+    nvmlReturn_t register_result, wait_result;
+    bool set_alive;
+};
+
+extern struct fake_nvml fake;
+
+// All functions there, one GPU "GPU-0" that is well; the call page is fake.page.
+void fake_reset(void);
+nvmlDevice_t fake_device(unsigned gpu);
+nvmlDevice_t fake_slot(unsigned gpu, unsigned slot);
+void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices, unsigned long long memory_mb,
+                   const char *uuid, const char *name);
+void fake_set_value(unsigned id, int type, nvmlValue_t value);
