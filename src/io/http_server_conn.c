@@ -20,6 +20,7 @@ void http_conn_set_phase(struct http_conn *c, enum conn_phase phase)
 {
     c->phase = phase;
     c->since_ns = loop_now_ns(c->server->loop);
+    c->is_looked_at = false;
 }
 
 void http_conn_shut(struct http_conn *c)
@@ -74,6 +75,23 @@ static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
     return info.tcpi_last_data_recv + 20 < idle_ms;
 }
 
+// A client that closed its side together with its request: libmicrohttpd, which is told of changes only, was told of
+// both at once, took the request and would wait for more.
+static bool has_hung_up(const struct http_conn *c)
+{
+    char next;
+    return recv(c->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+static void look_at_idle(struct http_conn *c, uint64_t now_ns)
+{
+    if (!c->is_looked_at && has_hung_up(c))
+        http_conn_shut(c);
+    else if (has_begun_a_request(c, now_ns))
+        http_conn_set_phase(c, CONN_OPENING);
+    c->is_looked_at = true;
+}
+
 static bool is_past_deadline(const struct http_conn *c, uint64_t now_ns)
 {
     uint64_t limit_ms = UINT64_MAX / NS_PER_MS;
@@ -103,9 +121,9 @@ void http_conn_sweep(void *user)
         struct http_conn *c = &s->conns[i];
         if (c->phase == CONN_FREE || c->is_shut)
             continue;
-        if (c->phase == CONN_IDLE && has_begun_a_request(c, now_ns))
-            http_conn_set_phase(c, CONN_OPENING);
-        if (!is_past_deadline(c, now_ns))
+        if (c->phase == CONN_IDLE)
+            look_at_idle(c, now_ns);
+        if (c->is_shut || !is_past_deadline(c, now_ns))
             continue;
         s->stats.timed_out += c->phase != CONN_IDLE;
         http_conn_shut(c);

@@ -58,7 +58,7 @@ struct http_request {
     const char *authorization; // NULL: none
     const char *content_length;
     unsigned hosts;
-    bool is_bad; // a body, a transfer coding or a name that is none
+    bool is_bad; // a body, a transfer coding, a name that is none, not one host
     bool is_answered;
     bool has_failed; // the connection is to be closed
 };
@@ -82,6 +82,7 @@ struct http_conn {
     bool is_local; // loopback or unix
     bool is_shut; // by us; it goes away at libmicrohttpd's next turn
     bool drains; // what it sent is dropped before the close
+    bool is_looked_at; // since it became idle
     struct http_request request;
     // The body that is sent or compressed for it, and its neighbours there.
     struct http_body *body;

@@ -36,11 +36,10 @@ static struct http_body *make_body(size_t bytes)
         buf_add_fmt(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"%u\",UUID=\"GPU-00000000-0000-0000-0000-000000000000\"} %u\n",
                     (unsigned)(value & 7), (unsigned)(value >> 32 & 1023));
     }
-    size_t len;
-    char *data = text.error ? NULL : buf_take(&text, &len);
+    size_t len = text.len;
+    char *data = text.error ? NULL : buf_take(&text, NULL);
     buf_deinit(&text);
-    if ((!data && bytes > 0) ||
-        http_body_new(data, bytes, "text/plain; version=0.0.4; charset=utf-8", &body) < 0)
+    if ((!data && bytes > 0) || http_body_new(data, len, "text/plain; version=0.0.4; charset=utf-8", &body) < 0)
         abort();
     return body;
 }
