@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The address is checked by its own text before anything listens: names other than localhost are
+// not resolved, since what they resolve to can change.
+#include "exporter/admin.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "io/http_server.h"
+#include "io/http_syntax.h"
+
+struct admin {
+    struct http_server *server;
+    int (*command)(void *user, enum admin_command command, struct error *err);
+    void *user;
+};
+
+struct admin_route {
+    const char *path;
+    enum admin_command command;
+    bool is_there;
+};
+
+static const struct admin_route routes[] = {
+    {"/-/reload", ADMIN_RELOAD, true}, {"/-/release", ADMIN_RELEASE, true},
+    {"/-/attach", ADMIN_ATTACH, true}, {"/-/pause", 0, false},
+    {"/-/resume", 0, false},
+};
+
+// --- Requests ---
+
+static void reply(struct http_request *r, unsigned status, const char *text)
+{
+    char line[640];
+    size_t len = strnlen(text, sizeof(line) - 1);
+    memcpy(line, text, len);
+    line[len] = '\n';
+    http_reply_text(r, status, (struct sv){line, len + 1}, NULL, 0);
+}
+
+// A page in a browser on this machine may send a POST anywhere; no control tool sends these
+// headers.
+static bool is_from_web_page(const struct http_request *r)
+{
+    return http_request_header(r, "Origin").ptr || http_request_header(r, "Sec-Fetch-Site").ptr;
+}
+
+static const struct admin_route *route_find(struct sv path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+        if (sv_equals(path, sv_from(routes[i].path)))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static void run_command(struct admin *a, struct http_request *r, const struct admin_route *route)
+{
+    struct error err = ERROR_INIT;
+    int result = a->command(a->user, route->command, &err);
+    log_info("admin request", LOG_STR("path", route->path), LOG_BOOL("done", result == 0));
+    if (result == 0) {
+        reply(r, 200, "ok");
+        return;
+    }
+    char text[sizeof(err.file) + sizeof(err.text) + 32];
+    reply(r, 409, err.text[0] ? error_text(&err, text, sizeof(text)) : "failed");
+}
+
+static void handle(void *user, struct http_request *r)
+{
+    static const struct http_header allow = {"Allow", "POST"};
+    const struct admin_route *route = route_find(http_request_path(r));
+    if (!route)
+        reply(r, 404, "not found");
+    else if (!sv_equals(http_request_method(r), SV("POST")))
+        http_reply_text(r, 405, SV("use POST\n"), &allow, 1);
+    else if (is_from_web_page(r))
+        reply(r, 403, "not for web pages");
+    else if (!route->is_there)
+        reply(r, 409, "needs the DCGM source");
+    else
+        run_command(user, r, route);
+}
+
+// --- Address ---
+
+static bool is_loopback(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+// The address to listen on, into out.
+static int check_address(const char *address, char *out, size_t out_bytes, struct error *err)
+{
+    struct http_address parsed;
+    int r = http_address_parse(address, &parsed, err);
+    if (r < 0)
+        return r;
+    sv_copy(out, out_bytes, sv_from(address));
+    if (parsed.is_unix || is_loopback(parsed.host))
+        return 0;
+    if (!sv_equals(sv_from(parsed.host), SV("localhost")))
+        return error_set(
+            err, -EINVAL,
+            "admin address '%s' must be loopback (127.0.0.1:PORT, [::1]:PORT) or unix:/PATH",
+            address);
+    struct buf b = BUF_INIT(out_bytes - 1);
+    buf_add_fmt(&b, "127.0.0.1:%u", parsed.port);
+    sv_copy(out, out_bytes, buf_sv(&b));
+    buf_deinit(&b);
+    return 0;
+}
+
+// --- Life ---
+
+int admin_new(struct loop *l, const struct admin_config *config, struct admin **out,
+              struct error *err)
+{
+    char address[512];
+    int r = check_address(config->address, address, sizeof(address), err);
+    if (r < 0)
+        return r;
+    struct admin *a = calloc(1, sizeof(*a));
+    if (!a)
+        return error_set(err, -ENOMEM, "out of memory");
+    a->command = config->command;
+    a->user = config->user;
+    const struct http_server_config server = {.address = address, .handle = handle, .user = a};
+    mode_t before = umask(0177); // a unix socket is made by this
+    r = http_server_new(l, &server, &a->server, err);
+    (void)umask(before);
+    if (r < 0) {
+        free(a);
+        return r;
+    }
+    *out = a;
+    return 0;
+}
+
+unsigned admin_port(const struct admin *a)
+{
+    return http_server_port(a->server);
+}
+
+void admin_free(struct admin *a)
+{
+    if (!a)
+        return;
+    http_server_free(a->server);
+    free(a);
+}
