@@ -21,7 +21,7 @@ struct buf {
 #define BUF_INIT(max_bytes) ((struct buf){.max = (max_bytes)})
 
 void buf_deinit(struct buf *b);
-void buf_reset(struct buf *b); // length 0 and no error; keeps the memory
+void buf_reset(struct buf *b);                        // length 0 and no error; keeps the memory
 int must_use buf_reserve(struct buf *b, size_t more); // 0, -ENOMEM, -EFBIG
 void buf_add(struct buf *b, const void *bytes, size_t len);
 void buf_add_sv(struct buf *b, struct sv s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One monotonic time type for the whole tree: nanoseconds of CLOCK_MONOTONIC in a uint64_t, named *_ns.
-// Wall time (nanoseconds since 1970) only at the edges, named *_wall_ns.
+// One monotonic time type for the whole tree: nanoseconds of CLOCK_MONOTONIC in a uint64_t, named
+// *_ns. Wall time (nanoseconds since 1970) only at the edges, named *_wall_ns.
 #pragma once
 
 #include <stdint.h>

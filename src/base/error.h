@@ -5,16 +5,17 @@
 #include "base/macros.h"
 
 struct error {
-    int code; // negative errno
-    char file[256]; // empty: no file
-    unsigned line; // 1-based; 0: none
+    int code;        // negative errno
+    char file[256];  // empty: no file
+    unsigned line;   // 1-based; 0: none
     unsigned column; // 1-based bytes; 0: none
-    char text[512]; // one line, no final full stop
+    char text[512];  // one line, no final full stop
 };
 
 #define ERROR_INIT ((struct error){0})
 
-// Sets *err (err may be NULL) and returns code, so that `return error_set(err, -EINVAL, ...)` reads well.
+// Sets *err (err may be NULL) and returns code, so that `return error_set(err, -EINVAL, ...)` reads
+// well.
 int error_set(struct error *err, int code, const char *fmt, ...) format_printf(3, 4);
 // The same with a position; file may be NULL.
 int error_set_at(struct error *err, int code, const char *file, unsigned line, unsigned column,

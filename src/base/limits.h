@@ -5,16 +5,18 @@
 // Configuration files: a stock counters file is 10 KB; 1 MiB is a hundred times more.
 #define LIMIT_CONFIG_FILE_BYTES (1u << 20)
 #define LIMIT_CONFIG_DEPTH 64 // YAML nesting; libyaml is quadratic beyond
-#define LIMIT_CONFIG_NODES (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
+#define LIMIT_CONFIG_NODES                                                                         \
+    (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
 #define LIMIT_CONFIG_ANCHORS 1024
-#define LIMIT_CONFIG_GROUPS 256 // watch groups or collections of a configuration file: each has its own period
+#define LIMIT_CONFIG_GROUPS                                                                        \
+    256 // watch groups or collections of a configuration file: each has its own period
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
 #define LIMIT_COUNTER_LINE_BYTES 4096
 
 // Devices: DCGM knows 32 GPUs; 8 instances each.
 #define LIMIT_GPUS 64
 #define LIMIT_ENTITIES 1024
-#define LIMIT_XID_CODES 256 // different codes kept per device: NVIDIA's catalogue ends at 172
+#define LIMIT_XID_CODES 256  // different codes kept per device: NVIDIA's catalogue ends at 172
 #define LIMIT_XID_EVENTS 256 // newest events kept per device, for windowed counts
 #define LIMIT_VALUE_STRING_BYTES 1024 // one text value: names, serials and versions are under 100
 #define LIMIT_INVENTORY_STRING_BYTES (8u << 20) // all text values together
@@ -30,19 +32,23 @@
 // kubelet answers: 5.8 MB seen in the field (docs/compat.md); a pod's own message is far smaller.
 #define LIMIT_POD_RESOURCES_BYTES (64u << 20)
 #define LIMIT_POD_RESOURCES_POD_BYTES (4u << 20)
-#define LIMIT_POD_RESOURCES_DECODED_BYTES (32u << 20) // of one pod: 3 times its bytes for 8,000 devices
-#define LIMIT_POD_DEVICES 65536 // (pod, container, device) rows kept of a node
+#define LIMIT_POD_RESOURCES_DECODED_BYTES                                                          \
+    (32u << 20)                        // of one pod: 3 times its bytes for 8,000 devices
+#define LIMIT_POD_DEVICES 65536        // (pod, container, device) rows kept of a node
 #define LIMIT_POD_DEVICE_ID_BYTES 1024 // the longest known form has 60
-#define LIMIT_POD_DEVICES_STRING_BYTES (16u << 20) // names and ids of those rows: 45 bytes each in practice
-#define LIMIT_GRPC_HEADER_BYTES (64u << 10) // of an answer, head and trailers; a message text is the longest of them
+#define LIMIT_POD_DEVICES_STRING_BYTES                                                             \
+    (16u << 20) // names and ids of those rows: 45 bytes each in practice
+#define LIMIT_GRPC_HEADER_BYTES                                                                    \
+    (64u << 10) // of an answer, head and trailers; a message text is the longest of them
 #define LIMIT_GRPC_REQUEST_BYTES (64u << 10) // the kubelet's requests are empty or two names
-#define LIMIT_LABEL_VALUE_BYTES (64u << 10) // longer label values are cut at a character boundary
+#define LIMIT_LABEL_VALUE_BYTES (64u << 10)  // longer label values are cut at a character boundary
 
 // Pages: 56 instances x 120 fields is 2.5 MB.
 #define LIMIT_PAGE_BYTES (32u << 20)
 #define LIMIT_PAGES_LIVE 3
 #define LIMIT_ENTITY_COPIES 1024 // holders x jobs of one device: a node runs 250 pods at most
-#define LIMIT_PAGE_SAMPLES (1u << 20) // families x samples: shorter lines than 32 bytes there are not
+#define LIMIT_PAGE_SAMPLES                                                                         \
+    (1u << 20) // families x samples: shorter lines than 32 bytes there are not
 
 // HTTP server (design: connections, deadlines)
 #define LIMIT_HTTP_CONNECTIONS 256
@@ -53,13 +59,15 @@
 #define LIMIT_HTTP_IDLE_MS 90000
 #define LIMIT_HTTP_SWEEP_MS 250
 #define LIMIT_HTTP_SEND_MS 30000 // one answer: no scrape timeout is longer, and 2.5 MB need 85 KB/s
-#define LIMIT_HTTP_SEND_BUFFER_BYTES (128u << 10) // kernel memory of a stalled reader; takes the 73 KB page in one call
-#define LIMIT_HTTP_LISTENERS 8 // sockets handed over by systemd
+#define LIMIT_HTTP_SEND_BUFFER_BYTES                                                               \
+    (128u << 10) // kernel memory of a stalled reader; takes the 73 KB page in one call
+#define LIMIT_HTTP_LISTENERS 8                 // sockets handed over by systemd
 #define LIMIT_HTTP_GZIP_LEAST_BYTES (1u << 10) // below, gzip saves no packet
-#define LIMIT_HTTP_GZIP_LOOP_BYTES (1u << 20) // 1 ms at level 1; larger bodies go to the pool
-#define LIMIT_HTTP_CREDENTIALS_BYTES 1024 // user:password; bcrypt reads 72 bytes of a password
+#define LIMIT_HTTP_GZIP_LOOP_BYTES (1u << 20)  // 1 ms at level 1; larger bodies go to the pool
+#define LIMIT_HTTP_CREDENTIALS_BYTES 1024      // user:password; bcrypt reads 72 bytes of a password
 #define LIMIT_HTTP_AUTH_CACHE 100 // results of password checks, as the exporter-toolkit
-#define LIMIT_HTTP_AUTH_PENDING 16 // password checks waiting: a second of work at cost 10 on two threads
+#define LIMIT_HTTP_AUTH_PENDING                                                                    \
+    16 // password checks waiting: a second of work at cost 10 on two threads
 #define LIMIT_HTTP_AUTH_PENDING_PER_IP 8 // so that one address cannot take all
 #define LIMIT_WEB_USERS 1024
 #define LIMIT_WEB_HEADER_BYTES 2048 // all configured headers: they share a connection's 8 KiB

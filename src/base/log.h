@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structured log on stderr: a constant lower-case phrase and typed key/values, as logfmt or JSON.
-// One write() a line, so lines of several processes on one stderr do not mix. Not for per-sample use.
-// Repeats: the same phrase with the same LOG_LIMIT key is written at most once a minute; what was left
-// out is counted in `repeats=N` on the next one.
+// One write() a line, so lines of several processes on one stderr do not mix. Not for per-sample
+// use. Repeats: the same phrase with the same LOG_LIMIT key is written at most once a minute; what
+// was left out is counted in `repeats=N` on the next one.
 #pragma once
 
 #include <stdbool.h>
@@ -61,13 +61,14 @@ bool log_wants(enum log_level level);
 // The field list ends with a LOG_KIND_END entry; use the macros below.
 void log_write(enum log_level level, const char *phrase, const struct log_field *fields);
 
-#define log_at(level, phrase, ...) \
-    do { \
-        if (log_wants(level)) \
-            log_write((level), (phrase), \
-                      (const struct log_field[]){__VA_ARGS__ __VA_OPT__(,){LOG_KIND_END, NULL, {0}}}); \
+#define log_at(level, phrase, ...)                                                                 \
+    do {                                                                                           \
+        if (log_wants(level))                                                                      \
+            log_write(                                                                             \
+                (level), (phrase),                                                                 \
+                (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){LOG_KIND_END, NULL, {0}}});  \
     } while (0)
-#define log_debug(phrase, ...) log_at(LOG_LEVEL_DEBUG, phrase __VA_OPT__(,) __VA_ARGS__)
-#define log_info(phrase, ...) log_at(LOG_LEVEL_INFO, phrase __VA_OPT__(,) __VA_ARGS__)
-#define log_warn(phrase, ...) log_at(LOG_LEVEL_WARN, phrase __VA_OPT__(,) __VA_ARGS__)
-#define log_error(phrase, ...) log_at(LOG_LEVEL_ERROR, phrase __VA_OPT__(,) __VA_ARGS__)
+#define log_debug(phrase, ...) log_at(LOG_LEVEL_DEBUG, phrase __VA_OPT__(, ) __VA_ARGS__)
+#define log_info(phrase, ...) log_at(LOG_LEVEL_INFO, phrase __VA_OPT__(, ) __VA_ARGS__)
+#define log_warn(phrase, ...) log_at(LOG_LEVEL_WARN, phrase __VA_OPT__(, ) __VA_ARGS__)
+#define log_error(phrase, ...) log_at(LOG_LEVEL_ERROR, phrase __VA_OPT__(, ) __VA_ARGS__)

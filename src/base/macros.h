@@ -16,31 +16,31 @@
 #define cleanup(fn) __attribute__((cleanup(fn)))
 
 // DEFINE_CLEANUP(struct foo *, foo_free) makes foo_freep for use with cleanup().
-#define DEFINE_CLEANUP(type, fn) \
-    static inline maybe_unused void fn##p(type *p) { \
-        if (*p) \
-            fn(*p); \
-    } \
+#define DEFINE_CLEANUP(type, fn)                                                                   \
+    static inline maybe_unused void fn##p(type *p)                                                 \
+    {                                                                                              \
+        if (*p)                                                                                    \
+            fn(*p);                                                                                \
+    }                                                                                              \
     struct allow_semicolon_##fn
 
 // Hands ownership over: yields the pointer and empties the variable.
-#define TAKE_PTR(p) \
-    ({ \
-        __typeof__(p) taken_ = (p); \
-        (p) = NULL; \
-        taken_; \
+#define TAKE_PTR(p)                                                                                \
+    ({                                                                                             \
+        __typeof__(p) taken_ = (p);                                                                \
+        (p) = NULL;                                                                                \
+        taken_;                                                                                    \
     })
 
 // The same for a file descriptor; -1 means none.
-#define TAKE_FD(fd) \
-    ({ \
-        int taken_ = (fd); \
-        (fd) = -1; \
-        taken_; \
+#define TAKE_FD(fd)                                                                                \
+    ({                                                                                             \
+        int taken_ = (fd);                                                                         \
+        (fd) = -1;                                                                                 \
+        taken_;                                                                                    \
     })
 
-#define container_of(ptr, type, member) \
-    ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 // For cleanup(): closes a descriptor unless it is -1.
 static inline maybe_unused void fd_closep(int *fd)

@@ -17,7 +17,8 @@ int must_use num_parse_double(struct sv s, double *out);
 int must_use num_parse_i64_go(struct sv s, int64_t min, int64_t max, int64_t *out);
 // Go's ParseBool: 1 t T TRUE true True 0 f F FALSE false False. 0 or -EINVAL.
 int must_use num_parse_bool_go(struct sv s, bool *out);
-// Go's time.ParseDuration ("1s", "1h30m", "100ms", "0"); result in ns, never negative. 0, -EINVAL, -ERANGE.
+// Go's time.ParseDuration ("1s", "1h30m", "100ms", "0"); result in ns, never negative. 0, -EINVAL,
+// -ERANGE.
 int must_use num_parse_duration_go(struct sv s, uint64_t *out_ns);
 
 #define NUM_U64_BYTES 20 // longest text

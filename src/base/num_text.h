@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shortest text that reads back to the same double, laid out as Go's FormatFloat(x, 'g', -1, 64) does
-// with Prometheus' thresholds (exponent below 1e-4 and from 1e21): "0.1", "1e+21", "+Inf", "-Inf", "NaN".
-// Implemented in the tree's one C++ file of this room with std::to_chars.
+// Shortest text that reads back to the same double, laid out as Go's FormatFloat(x, 'g', -1, 64)
+// does with Prometheus' thresholds (exponent below 1e-4 and from 1e21): "0.1", "1e+21", "+Inf",
+// "-Inf", "NaN". Implemented in the tree's one C++ file of this room with std::to_chars.
 #pragma once
 
 #define NUM_DOUBLE_BYTES 32

@@ -23,20 +23,21 @@ bool sv_equals(struct sv a, struct sv b);
 bool sv_equals_nocase(struct sv a, struct sv b); // ASCII case only
 bool sv_starts_with(struct sv s, struct sv prefix);
 bool sv_ends_with(struct sv s, struct sv suffix);
-int sv_compare(struct sv a, struct sv b); // byte order, as memcmp
-struct sv sv_trim(struct sv s, const char *set); // strips bytes of set at both ends
+int sv_compare(struct sv a, struct sv b);               // byte order, as memcmp
+struct sv sv_trim(struct sv s, const char *set);        // strips bytes of set at both ends
 struct sv sv_sub(struct sv s, size_t from, size_t len); // clamped to s
 // Index of the first c / of the first needle, or (size_t)-1.
 size_t sv_find_char(struct sv s, char c);
 size_t sv_find(struct sv s, struct sv needle);
 // Splits at the first separator: *head gets what is before it, *s what is behind.
-// Returns false when s is empty; a last piece without separator is returned once, and a separator at the very end
-// yields no empty piece behind it ("a,,b," gives "a", "", "b").
+// Returns false when s is empty; a last piece without separator is returned once, and a separator
+// at the very end yields no empty piece behind it ("a,,b," gives "a", "", "b").
 bool sv_next(struct sv *s, char separator, struct sv *head);
 bool sv_is_utf8(struct sv s);
 // Bytes of the well-formed UTF-8 sequence s starts with; 0 when it starts with none.
 size_t sv_utf8_length(struct sv s);
-// Levenshtein distance, capped at limit + 1; for "did you mean". Texts over SV_DISTANCE_MAX_BYTES count as far.
+// Levenshtein distance, capped at limit + 1; for "did you mean". Texts over SV_DISTANCE_MAX_BYTES
+// count as far.
 #define SV_DISTANCE_MAX_BYTES 128
 unsigned sv_distance(struct sv a, struct sv b, unsigned limit);
 // "Did you mean": offer every known word, then look at best (empty: none is near enough).
