@@ -43,6 +43,13 @@
 #define LIMIT_GRPC_REQUEST_BYTES (64u << 10) // the kubelet's requests are empty or two names
 #define LIMIT_LABEL_VALUE_BYTES (64u << 10)  // longer label values are cut at a character boundary
 
+// HPC job mapping: a file for each GPU and instance, a line for each job on it.
+#define LIMIT_HPC_FILES LIMIT_ENTITIES
+#define LIMIT_HPC_DIRECTORY_ENTRIES 16384 // looked at every second
+#define LIMIT_HPC_FILE_BYTES (1u << 20)
+#define LIMIT_HPC_LINE_BYTES (64u << 10) // dcgm-exporter's own limit
+#define LIMIT_HPC_JOBS 256 // of a GPU: each is a copy of all its series
+
 // Pages: 56 instances x 120 fields is 2.5 MB.
 #define LIMIT_PAGE_BYTES (32u << 20)
 #define LIMIT_PAGES_LIVE 3
