@@ -69,7 +69,7 @@ bool xid_pairs_line(struct xid_pairs *p, const struct xid_sighting *line, bool e
 
 bool xid_pairs_expire(struct xid_pairs *p, uint64_t now_ns, struct xid_sighting *out)
 {
-    if (now_ns < xid_pairs_due_ns(p))
+    if (!p->line_count || now_ns < xid_pairs_due_ns(p))
         return false;
     *out = p->lines[0];
     remove_line(p, 0);
