@@ -348,8 +348,8 @@ static const char *down_reason(const struct inventory *inv, const struct invento
     const struct inventory_entity *gpu = &inv->entities[e->info.parent];
     bool ready = !inv->state_known || inv->state.code == FRAME_STATE_READY;
     const char *source = ready ? "" : frame_state_text((enum frame_state_code)inv->state.code);
-    if (!ready && !gpu->present)
-        return source; // nothing is listed without a driver: that does not make it lost
+    if (!ready && (!gpu->present || gpu->info.state == FRAME_ENTITY_LOST))
+        return source; // without a driver all are missing, none is lost
     if (e->info.state != FRAME_ENTITY_UP)
         return state_reason(&e->info);
     if (gpu->info.state != FRAME_ENTITY_UP)

@@ -36,13 +36,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/num.h"
 #include "exporter/source_helper.h"
+#include "exporter/source_skips.h"
 #include "gpu/catalogue.h"
 
 #define RELEASE_WAIT_MS 100
 #define PROBE_WAIT_MOST 12 // times probe_ns
-#define ARGV_MOST (2 + 2 + 2 * LIMIT_GPUS + 2 + 1)
 
 struct slot {
     struct source_process *owner;
@@ -62,12 +61,6 @@ struct slot {
     struct frame_entity *list;
 };
 
-struct skip {
-    uint32_t index;
-    uint64_t due_ns; // when it may be asked again
-    uint64_t wait_ns;
-};
-
 struct source_process {
     struct loop *loop;
     struct source_process_config config; // strings owned
@@ -76,8 +69,7 @@ struct source_process {
     struct slot slots[LIMIT_HELPERS];
     struct slot *active; // or NULL
     struct slot *probe;  // or NULL
-    struct skip skips[LIMIT_GPUS];
-    size_t skip_count;
+    struct source_skips skips;
     struct buf watch;    // encoded
     uint64_t silence_ns; // of a helper with GPUs to sample; 0: it may be silent
     unsigned failures;   // in a row
@@ -168,83 +160,7 @@ static void slot_kill(struct source_process *s, struct slot *slot)
         s->probe = NULL;
 }
 
-// --- Skipped GPUs ---
-
-static struct skip *skip_find(struct source_process *s, uint32_t index)
-{
-    for (size_t i = 0; i < s->skip_count; i++) {
-        if (s->skips[i].index == index)
-            return &s->skips[i];
-    }
-    return NULL;
-}
-
-// With the driver stuck as a whole any GPU may be the one that was asked: it is asked again as soon
-// as another answers.
-static void skip_add(struct source_process *s, uint32_t index, bool driver_hung)
-{
-    uint64_t wait_ns = s->config.timing.probe_ns;
-    if (index == UINT32_MAX || skip_find(s, index) || s->skip_count == LIMIT_GPUS)
-        return;
-    uint64_t due_ns = driver_hung ? 0 : clock_mono_ns() + wait_ns;
-    s->skips[s->skip_count++] = (struct skip){index, due_ns, wait_ns};
-}
-
-static void skip_remove(struct source_process *s, uint32_t index)
-{
-    struct skip *skip = skip_find(s, index);
-    if (!skip)
-        return;
-    s->skip_count--;
-    memmove(skip, skip + 1, (size_t)(s->skips + s->skip_count - skip) * sizeof(*skip));
-}
-
-static void skip_put_off(struct source_process *s, uint32_t index)
-{
-    struct skip *skip = skip_find(s, index);
-    if (!skip)
-        return;
-    uint64_t most_ns = PROBE_WAIT_MOST * s->config.timing.probe_ns;
-    skip->wait_ns = 2 * skip->wait_ns < most_ns ? 2 * skip->wait_ns : most_ns;
-    skip->due_ns = clock_mono_ns() + skip->wait_ns;
-}
-
 // --- Starting ---
-
-struct argv {
-    char *words[ARGV_MOST];
-    size_t count;
-    char numbers[LIMIT_GPUS][NUM_U64_BYTES + 1];
-};
-
-static void argv_add(struct argv *a, const char *word)
-{
-    a->words[a->count++] = (char *)word;
-}
-
-// probed: index that is not skipped, UINT32_MAX none.
-static void argv_make(const struct source_process *s, uint32_t probed, struct argv *a)
-{
-    a->count = 0;
-    argv_add(a, s->config.path);
-    argv_add(a, s->config.source);
-    if (s->config.library[0] != '\0') {
-        argv_add(a, "--library");
-        argv_add(a, s->config.library);
-    }
-    for (size_t i = 0; i < s->skip_count; i++) {
-        if (s->skips[i].index == probed)
-            continue;
-        a->numbers[i][num_print_u64(a->numbers[i], s->skips[i].index)] = '\0';
-        argv_add(a, "--skip");
-        argv_add(a, a->numbers[i]);
-    }
-    if (s->config.kmsg_path[0] != '\0') {
-        argv_add(a, "--kmsg");
-        argv_add(a, s->config.kmsg_path);
-    }
-    a->words[a->count] = NULL;
-}
 
 static const struct source_helper_events helper_events;
 
@@ -254,8 +170,14 @@ static int spawn(struct source_process *s, uint32_t probed, struct slot **out, s
     struct slot *slot = s->slots;
     while (slot->helper)
         slot++;
-    struct argv argv;
-    argv_make(s, probed, &argv);
+    const struct source_program program = {
+        .path = s->config.path,
+        .source = s->config.source,
+        .library = s->config.library,
+        .kmsg = s->config.kmsg_path,
+    };
+    struct source_argv argv;
+    source_skips_argv(&s->skips, &program, probed, &argv);
     int r = source_helper_new(s->loop, s->config.path, argv.words, &helper_events, slot,
                               &slot->helper, err);
     if (r < 0)
@@ -352,7 +274,7 @@ static void fail(struct source_process *s, uint64_t started_ns, const char *reas
 
 static void fail_probe(struct source_process *s, uint32_t index, const char *reason)
 {
-    skip_put_off(s, index);
+    source_skips_put_off(&s->skips, index, clock_mono_ns());
     log_info("gpu still does not answer", LOG_U64("gpu", index), LOG_STR("reason", reason));
 }
 
@@ -369,10 +291,11 @@ static void hang(struct source_process *s, struct slot *slot, const struct sourc
     uint64_t started_ns = slot->started_ns;
     slot_kill(s, slot);
     if (s->probe) {
-        skip_put_off(s, s->probe->probed);
+        source_skips_put_off(&s->skips, s->probe->probed, clock_mono_ns());
         slot_kill(s, s->probe); // leaves the room to the one that is needed
     }
-    skip_add(s, call->index, driver_hung);
+    // With the driver stuck as a whole any GPU may be the one that was asked.
+    source_skips_add(&s->skips, call->index, driver_hung, clock_mono_ns());
     s->last_hung = true;
     fail(s, started_ns, "hung", call, driver_hung);
 }
@@ -446,7 +369,7 @@ static bool take_over(struct source_process *s, struct slot *slot)
     s->probe = NULL;
     s->active = slot;
     slot->probed = UINT32_MAX;
-    skip_remove(s, index);
+    source_skips_remove(&s->skips, index);
     log_info("gpu that hung is asked again", LOG_U64("gpu", index));
     const struct frame state = {.type = FRAME_STATE, .as.state = &slot->state};
     struct frame_entity *list = TAKE_PTR(slot->list);
@@ -559,17 +482,14 @@ static void start_probe(struct source_process *s, uint64_t now_ns)
     // All GPUs may be skipped: then there is no sample to wait for.
     if (!s->active->sampled && now_ns < s->active->started_ns + 2 * s->config.call_deadline_ns)
         return;
-    for (size_t i = 0; i < s->skip_count; i++) {
-        uint32_t index = s->skips[i].index;
-        if (now_ns < s->skips[i].due_ns)
-            continue;
-        struct error err = ERROR_INIT;
-        if (spawn(s, index, &s->probe, &err) < 0)
-            fail_probe(s, index, err.text);
-        else
-            s->stats.probes++;
+    uint32_t index = source_skips_due(&s->skips, now_ns);
+    if (index == UINT32_MAX)
         return;
-    }
+    struct error err = ERROR_INIT;
+    if (spawn(s, index, &s->probe, &err) < 0)
+        fail_probe(s, index, err.text);
+    else
+        s->stats.probes++;
 }
 
 static void on_watchdog(void *user)
@@ -614,6 +534,8 @@ static int copy_config(struct source_process *s, const struct source_process_con
     set_default(&t->probe_ns, 300 * NS_PER_S);
     set_default(&t->patience_ns, NS_PER_S);
     set_default(&s->config.call_deadline_ns, 10 * NS_PER_S);
+    s->skips.wait_ns = t->probe_ns;
+    s->skips.most_wait_ns = PROBE_WAIT_MOST * t->probe_ns;
     bool whole = s->config.path && s->config.source && s->config.library && s->config.kmsg_path;
     return whole ? 0 : -ENOMEM;
 }
@@ -719,7 +641,7 @@ int source_process_attach(struct source_process *s)
     if (!s->stats.released)
         return -EALREADY;
     s->stats.released = false;
-    s->skip_count = 0;
+    s->skips.count = 0;
     s->failures = 0;
     s->last_hung = false;
     start_or_wait(s);
@@ -731,7 +653,7 @@ void source_process_get_stats(const struct source_process *s, struct source_proc
     *out = s->stats;
     out->running = s->active != NULL;
     out->pid = s->active ? (int)source_helper_pid(s->active->helper) : 0;
-    out->skipped = (uint32_t)s->skip_count;
+    out->skipped = (uint32_t)s->skips.count;
 }
 
 void source_process_free(struct source_process *s)

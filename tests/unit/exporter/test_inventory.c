@@ -637,6 +637,12 @@ static void a_driver_that_goes_away_takes_all_down_and_back(void **st)
     assert_entity(inv, 0, "GPU-a", "lost");
     LIST(inv, 3, gpu(0, "GPU-a", "0000:01:00.0"), gpu(1, "GPU-b", "0000:02:00.0"));
     assert_entity(inv, 0, "GPU-a", "");
+    state(inv, FRAME_STATE_MISMATCH, "560");
+    LIST(inv, 4, blank(0, FRAME_ENTITY_LOST), blank(1, FRAME_ENTITY_RESET_REQUIRED));
+    assert_entity(inv, 0, "GPU-a", "mismatch");
+    assert_entity(inv, 1, "GPU-b", "reset_required");
+    state(inv, FRAME_STATE_READY, "560");
+    assert_entity(inv, 0, "GPU-a", "lost");
 }
 
 static void the_same_state_twice_changes_nothing(void **st)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs that helpers leave alone because a call to them hung, when each may be asked again, and
+// the command line that says so. Part of source_process; times come in as arguments.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/num.h"
+
+struct source_skips {
+    uint64_t wait_ns;      // before the first retry
+    uint64_t most_wait_ns; // it doubles up to this
+    struct source_skip {
+        uint32_t index; // NVML's
+        uint64_t due_ns;
+        uint64_t wait_ns;
+    } list[LIMIT_GPUS];
+    size_t count;
+};
+
+// at_once: due as soon as a helper works. UINT32_MAX, and one that is there already, are not added.
+void source_skips_add(struct source_skips *s, uint32_t index, bool at_once, uint64_t now_ns);
+void source_skips_remove(struct source_skips *s, uint32_t index);
+// It was asked in vain.
+void source_skips_put_off(struct source_skips *s, uint32_t index, uint64_t now_ns);
+// A GPU that is due, or UINT32_MAX.
+uint32_t source_skips_due(const struct source_skips *s, uint64_t now_ns);
+
+struct source_argv {
+    char *words[2 + 2 + 2 * LIMIT_GPUS + 2 + 1]; // NULL-ended
+    size_t count;
+    char numbers[LIMIT_GPUS][NUM_U64_BYTES + 1];
+};
+struct source_program {
+    const char *path;
+    const char *source;  // "nvml"
+    const char *library; // "": not given
+    const char *kmsg;    // "": not given
+};
+// The helper's command line. but: an index that is not skipped, UINT32_MAX none. Borrows the
+// strings.
+void source_skips_argv(const struct source_skips *s, const struct source_program *program,
+                       uint32_t but, struct source_argv *out);
