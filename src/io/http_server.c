@@ -349,6 +349,9 @@ static int load(struct http_server *s, struct error *err)
         web_state_unref(loaded);
         return err && err->code ? r : error_set(err, r, "cannot start the HTTP server: %s", strerror(-r));
     }
+    if (s->web && (s->web->config.rate_interval_ns != loaded->config.rate_interval_ns ||
+                   s->web->config.rate_burst != loaded->config.rate_burst))
+        s->rate_due_ns = 0;
     web_state_unref(s->web);
     s->web = loaded;
     shut_other_mode(s);
@@ -359,7 +362,7 @@ int http_server_reload(struct http_server *s, struct error *err)
 {
     struct error own = ERROR_INIT;
     int r = load(s, err ? err : &own);
-    run_again(s);
+    http_server_run_later(s);
     return r;
 }
 

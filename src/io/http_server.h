@@ -19,7 +19,7 @@ int must_use http_body_new(char *data, size_t bytes, const char *content_type, s
 struct http_body *http_body_ref(struct http_body *b);
 void http_body_unref(struct http_body *b);
 struct sv http_body_bytes(const struct http_body *b);
-// How many connections are sending it right now.
+// How many connections are sending it right now, or wait for its gzip.
 unsigned http_body_readers(const struct http_body *b);
 // Shuts down those connections (a reader too slow for the pages that follow). Returns how many.
 unsigned http_body_shut_readers(struct http_body *b);
@@ -37,7 +37,8 @@ struct http_header {
 };
 
 // Each request must be answered once, in the handler. gzip is used when the client asks for it and the body is over
-// 1 KiB; it is made once per body, on the pool over 1 MiB. HEAD gets headers only. Extra headers are copied.
+// 1 KiB; it is made once per body, on the pool over 1 MiB (a reply with extra headers doesn't wait for that and goes out
+// as it is). HEAD gets headers only. Extra headers are copied.
 void http_reply(struct http_request *r, unsigned status, struct http_body *body, const struct http_header *headers,
                 size_t header_count);
 // A small text answer, copied: "text/plain; charset=utf-8".
@@ -57,12 +58,12 @@ struct http_server_config {
 struct http_server_stats {
     uint64_t requests; // answered by the handler
     uint64_t denied; // 401
-    uint64_t limited; // 429
+    uint64_t limited; // 429, and 503 while too many passwords wait to be checked
     uint64_t bad_requests; // 400 of our own making
     uint64_t connections; // accepted since start
-    uint64_t refused; // over the per-peer cap
+    uint64_t refused; // over the per-peer cap, or no place could be made
     uint64_t evicted; // idle ones shut for a new one
-    uint64_t timed_out; // past a deadline
+    uint64_t timed_out; // past the deadline for asking or taking the answer; not those closed after being idle
     uint32_t open; // now
     bool web_config_ok; // last (re)load of the web config succeeded
 };
@@ -75,4 +76,6 @@ unsigned http_server_port(const struct http_server *s); // as bound; 0 for unix
 void http_server_get_stats(const struct http_server *s, struct http_server_stats *out);
 // Re-reads the web config now. On failure the old one stays; *err says why.
 int http_server_reload(struct http_server *s, struct error *err);
-void http_server_free(struct http_server *s); // closes everything at once
+// Closes everything at once. Not from within handle. Password checks and compressions under way end unheard; loop_free
+// waits for them.
+void http_server_free(struct http_server *s);

@@ -49,6 +49,7 @@ void http_conn_closed(struct http_conn *c)
     struct http_server *s = c->server;
     if (c->is_shut)
         s->shut--;
+    s->stats.bad_requests += c->tls_peer.is_plain;
     http_body_release(c);
     web_state_unref(c->tls_state);
     *c = (struct http_conn){0};

@@ -402,6 +402,7 @@ static ssize_t receive(gnutls_transport_ptr_t user, void *out, size_t bytes)
     if (!peer->has_begun && recv(peer->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
         peer->has_begun = true;
         if (first >= 'A' && first <= 'Z') {
+            peer->is_plain = true;
             answer_plain(peer->fd);
             errno = ECONNRESET;
             return -1;

@@ -22,6 +22,7 @@ struct http_tls_peer {
     const struct http_tls *tls;
     int fd;
     bool has_begun; // its first byte was seen
+    bool is_plain; // and was HTTP's: it was told so
 };
 // session: a fresh gnutls_session_t on fd. A client that speaks plain HTTP is answered 400 and shut, in the toolkit's
 // words. 0 or -EPROTO.

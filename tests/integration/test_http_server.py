@@ -682,6 +682,7 @@ def test_plain_http_to_a_tls_port_is_told(start, tmp_path, pki):
             data = read_until_close(s)
         assert data.startswith(b"HTTP/1.0 400 Bad Request\r\n")
         assert data.endswith(b"\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+    assert probe.stats(context=context_for(pki))["bad_requests"] == 2
 
 
 def test_garbage_to_a_tls_port_does_no_harm(start, tmp_path, pki):
@@ -995,3 +996,40 @@ def test_requests_over_the_rate_are_told(start, tmp_path):
     assert {(r.code, r.body) for r in refused} == {(429, b"Too Many Requests\n")}
     time.sleep(1.1)
     assert [probe.get("/echo").code for _ in range(2)] == [200, 200]
+
+
+def test_a_new_rate_starts_afresh(start, tmp_path):
+    path = tmp_path / "web.yml"
+    path.write_text("rate_limit: {burst: 1, interval: 1h}\n")
+    probe = start("--web-config", str(path))
+    assert [probe.get("/echo").code for _ in range(2)] == [200, 429]
+    replace(path, "rate_limit: {burst: 2, interval: 1h}\n")
+    wait_until(lambda: "web config reloaded" in probe.log(), what="the reload")
+    assert [probe.get("/echo").code for _ in range(3)] == [200, 200, 429]
+
+
+# --- At rest ---
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_waiting_costs_nothing(start, tmp_path, pki):
+    probe = start("--web-config", str(web_config(tmp_path, pki)))
+    with contextlib.ExitStack() as stack:
+        for sends in (b"", b"\x16", b"\x16\x03\x01\x02\x00"):
+            s = stack.enter_context(probe.connect())
+            s.sendall(sends)
+        idle = stack.enter_context(context_for(pki).wrap_socket(probe.connect(), server_hostname="localhost"))
+        assert probe.get("/metrics", sock=idle, close=False).code == 200
+        stalled = context_for(pki).wrap_socket(probe.connect(), server_hostname="localhost")
+        stack.enter_context(stalled)
+        stalled.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        asking = stack.enter_context(context_for(pki).wrap_socket(probe.connect(), server_hostname="localhost"))
+        asking.sendall(b"GET /met")
+        time.sleep(0.5)
+        before = cpu_seconds(probe.process.pid)
+        time.sleep(2)
+        assert cpu_seconds(probe.process.pid) - before < 0.1
