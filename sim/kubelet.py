@@ -167,13 +167,19 @@ class Api(grpc.GenericRpcHandler):
         missing = wanted - out.ByteSize()
         if missing <= 0:
             return
-        units = missing // PAD_PODS // 72 + 1
+
+        def add_unit(container, unit):
+            entry = container.devices.add()
+            self.fill_devices(entry, {"resource": "vendor.example/vgpu-memory", "id": f"unit-{unit:026d}"}, 0)
+            return entry.ByteSize() + 2
+
+        unit = 0
         for p in range(PAD_PODS):
-            pod = out.pod_resources.add(name=f"vgpu-{p}", namespace="padding")
-            container = pod.containers.add(name="main")
-            for unit in range(units):
-                device = {"resource": "vendor.example/vgpu-memory", "id": f"unit-{p}-{unit:024d}"}
-                self.fill_devices(container.devices.add(), device, 0)
+            container = out.pod_resources.add(name=f"vgpu-{p}", namespace="padding").containers.add(name="main")
+            filled = 0
+            while filled < missing // PAD_PODS + 1:
+                filled += add_unit(container, unit)
+                unit += 1
 
     def list_v1(self, _request, _context):
         out = self.kinds["v1"]["ListPodResourcesResponse"]()

@@ -303,6 +303,10 @@ sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, i
 // Busy time in [from, to), microseconds, cut. gi SIM_NONE: the whole GPU.
 int64_t sim_busy_us(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from, int64_t to);
 int64_t sim_process_busy_us(const struct sim_node *n, uint32_t process, int64_t from, int64_t to);
+// A process's part of an engine's percent over [from, to), cut to a whole one; gpu_percent: its own
+// load.
+int64_t sim_process_percent(const struct sim_node *n, uint32_t process, enum sim_field field,
+                            int64_t from, int64_t to);
 // Means over [from, to), for ctypes: a gauge's value, a counter's growth per second. NaN when it
 // has none.
 double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,
@@ -335,7 +339,9 @@ int64_t sim_wall_us(const struct sim_node *n,
                     int64_t t); // microseconds since 1970 of scenario time t
 // Index of a counted symbol, SIM_NONE when unknown.
 uint32_t sim_symbol_find(const struct sim_node *n, const char *name);
-void sim_count(struct sim_node *n, uint32_t symbol, uint64_t took_ns);
+// A call counts when it begins, so that one that hangs is seen; its time is added when it ends.
+void sim_count_begin(struct sim_node *n, uint32_t symbol);
+void sim_count_end(struct sim_node *n, uint32_t symbol, uint64_t took_ns);
 // Registers an opening (nvmlInit) and a closing of this process; a handle of a GPU; -1 when the
 // table is full.
 int sim_client_open(struct sim_node *n);

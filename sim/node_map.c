@@ -80,12 +80,16 @@ uint32_t sim_symbol_find(const struct sim_node *n, const char *name)
     return SIM_NONE;
 }
 
-void sim_count(struct sim_node *n, uint32_t symbol, uint64_t took_ns)
+void sim_count_begin(struct sim_node *n, uint32_t symbol)
 {
-    if (symbol >= SIM_MAX_SYMBOLS)
-        return;
-    atomic_fetch_add(&n->symbols[symbol].calls, 1);
-    atomic_fetch_add(&n->symbols[symbol].total_ns, took_ns);
+    if (symbol < SIM_MAX_SYMBOLS)
+        atomic_fetch_add(&n->symbols[symbol].calls, 1);
+}
+
+void sim_count_end(struct sim_node *n, uint32_t symbol, uint64_t took_ns)
+{
+    if (symbol < SIM_MAX_SYMBOLS)
+        atomic_fetch_add(&n->symbols[symbol].total_ns, took_ns);
 }
 
 // Start time of a process in clock ticks (field 22 of /proc/PID/stat), 0 when it is gone.

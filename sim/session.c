@@ -219,7 +219,9 @@ uint64_t sim_get_calls(struct sim_session *s, const char *symbol)
 
 void sim_count_call(struct sim_session *s, const char *symbol, uint64_t took_ns)
 {
-    sim_count(s->node, sim_symbol_find(s->node, symbol), took_ns);
+    uint32_t at = sim_symbol_find(s->node, symbol);
+    sim_count_begin(s->node, at);
+    sim_count_end(s->node, at, took_ns);
 }
 
 int sim_get_event(struct sim_session *s, uint32_t index, struct sim_event *out)

@@ -369,6 +369,17 @@ double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, en
     return (double)sum / 1e6 / (double)(to - from);
 }
 
+int64_t sim_process_percent(const struct sim_node *n, uint32_t process, enum sim_field field,
+                            int64_t from, int64_t to)
+{
+    uint32_t at = segment_at(n, n->processes[process].gpu, field, to);
+    int64_t full = at == SIM_NONE || n->segments[at].status != 0 ? 0 : n->segments[at].slope;
+    if (field == SIM_GPU_UTIL)
+        full = 100 * SIM_PPM;
+    sim_wide load = sim_process_load_integral(n, process, from, to);
+    return (int64_t)(load * full / SIM_PPM / (to - from) / 1000000);
+}
+
 // --- Memory and states ---
 
 int sim_gpu_memory(const struct sim_node *n, uint32_t gpu, int64_t t, struct sim_memory *out)

@@ -161,6 +161,7 @@ struct call call_begin(const char *name, _Atomic uint32_t *symbol, enum call_dev
         c.gpu = device->gpu;
         c.instance = device->instance;
     }
+    sim_count_begin(c.node, c.symbol);
     c.t = sim_now(c.node);
     if (c.symbol != SIM_NONE && c.node->symbols[c.symbol].branch > c.node->driver_branch)
         c.code = FUNCTION_NOT_FOUND;
@@ -174,7 +175,7 @@ struct call call_begin(const char *name, _Atomic uint32_t *symbol, enum call_dev
 void call_end(struct call *c)
 {
     if (c->node)
-        sim_count(c->node, c->symbol, mono_ns() - c->entered_ns);
+        sim_count_end(c->node, c->symbol, mono_ns() - c->entered_ns);
 }
 
 // --- Helpers of the other files ---
@@ -246,6 +247,7 @@ static nvmlReturn_t init(const char *name)
         .node = mapped, .gpu = SIM_NONE, .instance = SIM_NONE, .entered_ns = mono_ns()};
     if (mapped) {
         c.symbol = sim_symbol_find(mapped, name);
+        sim_count_begin(mapped, c.symbol);
         c.t = sim_now(mapped);
         meet_faults(&c);
         if (code == OK && c.code != OK) {

@@ -104,19 +104,10 @@ API(nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t device, nvmlProcessDetai
 
 // --- Utilisation per process: one sample a process and window, from the newest complete window ---
 
-// Percent of the window that the process was busy, by the engine's share at full load.
 static unsigned int share(const struct call *c, uint32_t process, enum sim_field field,
                           int64_t from, int64_t to)
 {
-    double full;
-    if (sim_truth_double(c->node, c->gpu, field, c->t, &full) != OK)
-        return 0;
-    if (field == SIM_GPU_UTIL)
-        full = 100;
-    else
-        full = (double)sim_truth_or_zero(c->node, c->gpu, field, c->t);
-    sim_wide busy = sim_process_load_integral(c->node, process, from, to);
-    return (unsigned int)((double)busy / (double)(to - from) * full / 1e6);
+    return (unsigned int)sim_process_percent(c->node, process, field, from, to);
 }
 
 static nvmlReturn_t process_window(const struct call *c, unsigned long long last_seen,

@@ -178,7 +178,7 @@ static void absent_and_failing_signals_give_their_code(void **state)
 
 static const char sharers[] =
     DRIVER "gpus:\n" GPU "    signals: {memory_total_bytes: 1000MiB, memory_reserved_bytes: "
-                         "100MiB, memory_base_bytes: 10MiB}\n"
+           "100MiB, memory_base_bytes: 10MiB}\n"
            "pods:\n  - {name: a, containers: [{name: c, processes: [{device: gpu0, pid: 1, memory: "
            "200MiB, load: 0.25}]}]}\n"
            "  - {name: b, start: 10s, end: 30s, containers: [{name: c, processes: [{device: gpu0, "
