@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: a body keeps ready responses of libmicrohttpd, identity and gzip, which all connections share. Two
-// counts: `owners` are those who may still send it (callers, connections, a compression under way); `users` are those
-// who may still read its memory (the owners together as one, and each response, which lives on in libmicrohttpd while
-// it is being sent). The responses go with the last owner, the memory with the last user.
-// The ready responses carry the headers of one web configuration (headers_id); another one makes them anew.
+// How it works: a body keeps ready responses of libmicrohttpd, identity and gzip, which all
+// connections share. Two counts: `owners` are those who may still send it (callers, connections, a
+// compression under way); `users` are those who may still read its memory (the owners together as
+// one, and each response, which lives on in libmicrohttpd while it is being sent). The responses go
+// with the last owner, the memory with the last user. The ready responses carry the headers of one
+// web configuration (headers_id); another one makes them anew.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,8 +28,8 @@ struct http_body {
     size_t gzip_bytes;
     enum gzip_state gzip_state;
     struct MHD_Response *ready[2]; // identity, gzip
-    uint64_t headers_id; // of the ready ones
-    struct http_conn *conns; // sending, or waiting for gzip
+    uint64_t headers_id;           // of the ready ones
+    struct http_conn *conns;       // sending, or waiting for gzip
     unsigned conn_count;
 };
 
@@ -135,8 +136,9 @@ unsigned http_body_shut_readers(struct http_body *b)
 
 // --- Responses ---
 
-int http_response_add_headers(struct MHD_Response *r, const struct web_config *web, const char *content_type,
-                              const struct http_header *headers, size_t header_count)
+int http_response_add_headers(struct MHD_Response *r, const struct web_config *web,
+                              const char *content_type, const struct http_header *headers,
+                              size_t header_count)
 {
     bool ok = MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, content_type) == MHD_YES &&
               MHD_add_response_header(r, "X-Content-Type-Options", "nosniff") == MHD_YES;
@@ -155,7 +157,8 @@ static bool may_be_compressed(const struct http_body *b)
     return b->bytes > LIMIT_HTTP_GZIP_LEAST_BYTES;
 }
 
-static struct MHD_Response *make_response(struct http_body *b, bool gzip, const struct web_config *web,
+static struct MHD_Response *make_response(struct http_body *b, bool gzip,
+                                          const struct web_config *web,
                                           const struct http_header *headers, size_t header_count)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback_cls(
@@ -174,7 +177,8 @@ static struct MHD_Response *make_response(struct http_body *b, bool gzip, const 
     return NULL;
 }
 
-static struct MHD_Response *ready_response(struct http_body *b, bool gzip, const struct web_state *web)
+static struct MHD_Response *ready_response(struct http_body *b, bool gzip,
+                                           const struct web_state *web)
 {
     if (b->headers_id != web->headers_id) {
         drop_ready(b);
@@ -190,8 +194,9 @@ static int queue(struct http_body *b, struct http_conn *c, unsigned status, bool
                  const struct http_header *headers, size_t header_count)
 {
     const struct web_state *web = c->server->web;
-    struct MHD_Response *r = header_count ? make_response(b, gzip, &web->config, headers, header_count)
-                                          : ready_response(b, gzip, web);
+    struct MHD_Response *r = header_count
+                                 ? make_response(b, gzip, &web->config, headers, header_count)
+                                 : ready_response(b, gzip, web);
     if (!r)
         return -ENOMEM;
     bool ok = MHD_queue_response(c->mhd, status, r) == MHD_YES;

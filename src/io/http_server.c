@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: libmicrohttpd parses requests and sends responses. It has an epoll descriptor of its own, which our
-// loop watches; we accept connections ourselves (http_server_conn.c) and hand them over, so that caps, counts and the
-// choice of TLS are ours. There are two daemons in the sense of libmicrohttpd, one plain and one for TLS, each made
-// when first needed: a reload may switch. A request that waits for the pool is suspended; when it goes on,
-// libmicrohttpd asks for its answer again.
-// What libmicrohttpd 0.9.75 takes too lightly (a body beside a transfer coding, two lengths, folded lines that end up
-// in a header's name) is refused here before anything is answered. Its own check for a Host header stays off: that
-// refusal comes out with its head twice.
+// How it works: libmicrohttpd parses requests and sends responses. It has an epoll descriptor of
+// its own, which our loop watches; we accept connections ourselves (http_server_conn.c) and hand
+// them over, so that caps, counts and the choice of TLS are ours. There are two daemons in the
+// sense of libmicrohttpd, one plain and one for TLS, each made when first needed: a reload may
+// switch. A request that waits for the pool is suspended; when it goes on, libmicrohttpd asks for
+// its answer again. What libmicrohttpd 0.9.75 takes too lightly (a body beside a transfer coding,
+// two lengths, folded lines that end up in a header's name) is refused here before anything is
+// answered. Its own check for a Host header stays off: that refusal comes out with its head twice.
 #include "io/http_server.h"
 
 #include <assert.h>
@@ -72,8 +72,8 @@ static void read_content_length(struct http_request *r, const char *value)
     r->content_length = value;
 }
 
-static enum MHD_Result read_header(void *user, enum MHD_ValueKind kind, const char *name, size_t name_len,
-                                   const char *value, size_t value_len)
+static enum MHD_Result read_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                   size_t name_len, const char *value, size_t value_len)
 {
     struct http_request *r = user;
     struct sv n = {name, name_len};
@@ -99,14 +99,16 @@ static enum MHD_Result read_header(void *user, enum MHD_ValueKind kind, const ch
 
 // --- Answers of our own ---
 
-struct MHD_Response *http_response_text(const struct http_server *s, struct sv text, const struct http_header *headers,
-                                        size_t header_count, bool close)
+struct MHD_Response *http_response_text(const struct http_server *s, struct sv text,
+                                        const struct http_header *headers, size_t header_count,
+                                        bool close)
 {
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer(text.len, (void *)(uintptr_t)text.ptr, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *r = MHD_create_response_from_buffer(text.len, (void *)(uintptr_t)text.ptr,
+                                                             MHD_RESPMEM_MUST_COPY);
     if (!r)
         return NULL;
-    bool ok = http_response_add_headers(r, &s->web->config, "text/plain; charset=utf-8", headers, header_count) == 0;
+    bool ok = http_response_add_headers(r, &s->web->config, "text/plain; charset=utf-8", headers,
+                                        header_count) == 0;
     if (ok && close)
         ok = MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close") == MHD_YES;
     if (ok)
@@ -115,11 +117,12 @@ struct MHD_Response *http_response_text(const struct http_server *s, struct sv t
     return NULL;
 }
 
-static void answer_text(struct http_request *r, unsigned status, struct sv text, const struct http_header *headers,
-                        size_t header_count, bool close)
+static void answer_text(struct http_request *r, unsigned status, struct sv text,
+                        const struct http_header *headers, size_t header_count, bool close)
 {
     struct http_conn *c = r->conn;
-    struct MHD_Response *response = http_response_text(c->server, text, headers, header_count, close);
+    struct MHD_Response *response =
+        http_response_text(c->server, text, headers, header_count, close);
     r->is_answered = true;
     http_conn_set_phase(c, CONN_SENDING);
     r->has_failed = !response || MHD_queue_response(c->mhd, status, response) != MHD_YES;
@@ -136,8 +139,9 @@ static void refuse_bad_request(struct http_request *r)
 
 // --- Rate limit, password ---
 
-// The token bucket as one time: when it will be full again. A request moves it by an interval; it may be at most
-// burst intervals ahead (golang.org/x/time/rate, which the toolkit uses, in other words).
+// The token bucket as one time: when it will be full again. A request moves it by an interval; it
+// may be at most burst intervals ahead (golang.org/x/time/rate, which the toolkit uses, in other
+// words).
 static bool is_within_rate(struct http_server *s)
 {
     const struct web_config *web = &s->web->config;
@@ -182,11 +186,13 @@ static bool pass_auth(struct http_request *r)
 
 // --- Requests ---
 
-// The head is whole. An answer at this point makes libmicrohttpd close the connection, which is what a bad request
-// gets; the others are answered at the next call.
-static void begin_request(struct http_conn *c, const char *method, const char *url, const char *version)
+// The head is whole. An answer at this point makes libmicrohttpd close the connection, which is
+// what a bad request gets; the others are answered at the next call.
+static void begin_request(struct http_conn *c, const char *method, const char *url,
+                          const char *version)
 {
-    c->request = (struct http_request){.conn = c, .method = method, .url = url, .accept = ACCEPT_ENCODING_INIT};
+    c->request = (struct http_request){
+        .conn = c, .method = method, .url = url, .accept = ACCEPT_ENCODING_INIT};
     c->is_checked = false;
     (void)MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, read_header, &c->request);
     if (c->request.hosts == 0 && strcmp(version, "HTTP/1.0") != 0)
@@ -213,12 +219,14 @@ static void handle_request(struct http_request *r)
 
 static struct http_conn *conn_of(struct MHD_Connection *mhd)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
 }
 
-static enum MHD_Result request_arrived(void *user, struct MHD_Connection *mhd, const char *url, const char *method,
-                                       const char *version, const char *upload, size_t *upload_bytes, void **context)
+static enum MHD_Result request_arrived(void *user, struct MHD_Connection *mhd, const char *url,
+                                       const char *method, const char *version, const char *upload,
+                                       size_t *upload_bytes, void **context)
 {
     const struct http_server *s = user;
     struct http_conn *c = conn_of(mhd);
@@ -257,9 +265,11 @@ static void request_completed(void *user, struct MHD_Connection *mhd, void **con
 
 static void start_tls(struct http_server *s, struct http_conn *c)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     c->tls_state = web_state_ref(s->web);
-    if (!info || !s->web->tls || http_tls_start(info->tls_session, &c->tls_peer, s->web->tls, c->fd) < 0)
+    if (!info || !s->web->tls ||
+        http_tls_start(info->tls_session, &c->tls_peer, s->web->tls, c->fd) < 0)
         http_conn_shut(c);
 }
 
@@ -298,14 +308,16 @@ static int start_daemon(struct http_server *s, struct http_daemon *d)
                      (d->is_tls ? (unsigned)MHD_USE_TLS : 0);
     d->mhd = MHD_start_daemon(
         flags, 0, NULL, NULL, request_arrived, s, MHD_OPTION_NOTIFY_COMPLETED, request_completed, s,
-        MHD_OPTION_NOTIFY_CONNECTION, connection_changed, d, MHD_OPTION_UNESCAPE_CALLBACK, unescape, s,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)LIMIT_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)LIMIT_HTTP_CONNECTION_BYTES, d->is_tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
-        http_tls_no_certificate(), MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, connection_changed, d, MHD_OPTION_UNESCAPE_CALLBACK, unescape,
+        s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)LIMIT_HTTP_CONNECTIONS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LIMIT_HTTP_CONNECTION_BYTES,
+        d->is_tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, http_tls_no_certificate(),
+        MHD_OPTION_END);
     if (!d->mhd)
         return errno == ENOMEM ? -ENOMEM : -EIO;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(d->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    int r = info ? loop_fd_new(s->loop, info->epoll_fd, LOOP_READABLE, daemon_ready, d, &d->watch) : -EIO;
+    int r = info ? loop_fd_new(s->loop, info->epoll_fd, LOOP_READABLE, daemon_ready, d, &d->watch)
+                 : -EIO;
     if (r < 0)
         MHD_stop_daemon(TAKE_PTR(d->mhd));
     return r;
@@ -347,7 +359,9 @@ static int load(struct http_server *s, struct error *err)
     s->stats.web_config_ok = r == 0;
     if (r < 0) {
         web_state_unref(loaded);
-        return err && err->code ? r : error_set(err, r, "cannot start the HTTP server: %s", strerror(-r));
+        return err && err->code
+                   ? r
+                   : error_set(err, r, "cannot start the HTTP server: %s", strerror(-r));
     }
     if (s->web && (s->web->config.rate_interval_ns != loaded->config.rate_interval_ns ||
                    s->web->config.rate_burst != loaded->config.rate_burst))
@@ -374,9 +388,11 @@ static void look_at_files(void *user)
     struct error err = ERROR_INIT;
     char text[1024];
     if (http_server_reload(s, &err) < 0)
-        log_warn("web config not reloaded, the old one stays", LOG_STR("error", error_text(&err, text, sizeof(text))));
+        log_warn("web config not reloaded, the old one stays",
+                 LOG_STR("error", error_text(&err, text, sizeof(text))));
     else
-        log_info("web config reloaded", LOG_STR("file", s->web_config_path), LOG_BOOL("tls", s->web->tls != NULL));
+        log_info("web config reloaded", LOG_STR("file", s->web_config_path),
+                 LOG_BOOL("tls", s->web->tls != NULL));
 }
 
 // --- Life ---
@@ -408,11 +424,12 @@ static int set_up(struct http_server *s, const struct http_server_config *config
     if (r < 0)
         return r;
     s->is_accepting = true;
-    return config->systemd_socket ? http_listen_systemd(s, err) : http_listen(s, config->address, err);
+    return config->systemd_socket ? http_listen_systemd(s, err)
+                                  : http_listen(s, config->address, err);
 }
 
-int http_server_new(struct loop *l, const struct http_server_config *config, struct http_server **out,
-                    struct error *err)
+int http_server_new(struct loop *l, const struct http_server_config *config,
+                    struct http_server **out, struct error *err)
 {
     struct error own = ERROR_INIT;
     struct error *e = err ? err : &own;
@@ -489,7 +506,9 @@ struct sv http_request_path(const struct http_request *r)
 {
     struct sv url = sv_from(r->url);
     // The absolute form, which only proxies are sent but every server must take (RFC 9112 3.2.2).
-    size_t scheme = sv_starts_with(url, SV("http://")) ? 7 : sv_starts_with(url, SV("https://")) ? 8 : 0;
+    size_t scheme = sv_starts_with(url, SV("http://"))    ? 7
+                    : sv_starts_with(url, SV("https://")) ? 8
+                                                          : 0;
     if (scheme == 0)
         return url;
     size_t slash = sv_find_char(sv_sub(url, scheme, url.len), '/');
@@ -506,17 +525,17 @@ bool http_request_is_local(const struct http_request *r)
     return r->conn->is_local;
 }
 
-void http_reply(struct http_request *r, unsigned status, struct http_body *body, const struct http_header *headers,
-                size_t header_count)
+void http_reply(struct http_request *r, unsigned status, struct http_body *body,
+                const struct http_header *headers, size_t header_count)
 {
     assert(!r->is_answered);
     r->is_answered = true;
-    r->has_failed = http_body_send(body, r->conn, status, accept_encoding_wants_gzip(&r->accept), headers,
-                                   header_count) < 0;
+    r->has_failed = http_body_send(body, r->conn, status, accept_encoding_wants_gzip(&r->accept),
+                                   headers, header_count) < 0;
 }
 
-void http_reply_text(struct http_request *r, unsigned status, struct sv text, const struct http_header *headers,
-                     size_t header_count)
+void http_reply_text(struct http_request *r, unsigned status, struct sv text,
+                     const struct http_header *headers, size_t header_count)
 {
     assert(!r->is_answered);
     answer_text(r, status, text, headers, header_count, false);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Basic auth with bcrypt. A check takes 50 ms and more, so it runs on the pool while the request is suspended, and its
-// outcome is kept under a keyed hash of (user, stored hash, password): passwords are never kept, and a changed stored
-// hash makes old outcomes unfindable. A flood of wrong passwords finds a short queue, cannot push out the outcomes of
-// those who got in, and is told 503 beyond. Requests with the same credentials share one check.
+// Basic auth with bcrypt. A check takes 50 ms and more, so it runs on the pool while the request is
+// suspended, and its outcome is kept under a keyed hash of (user, stored hash, password): passwords
+// are never kept, and a changed stored hash makes old outcomes unfindable. A flood of wrong
+// passwords finds a short queue, cannot push out the outcomes of those who got in, and is told 503
+// beyond. Requests with the same credentials share one check.
 #include <crypt.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static struct auth_result *find_result(struct http_auth *a, const uint8_t *hash)
     return NULL;
 }
 
-// An empty place, else the longest unused refusal, else the longest unused grant; a refusal never displaces a grant.
+// An empty place, else the longest unused refusal, else the longest unused grant; a refusal never
+// displaces a grant.
 static struct auth_result *find_place(struct http_auth *a, bool for_grant)
 {
     struct auth_result *best = NULL;
@@ -168,8 +170,9 @@ static bool has_room(const struct http_auth *a, const struct in6_addr *peer)
     return all < LIMIT_HTTP_AUTH_PENDING && of_peer < LIMIT_HTTP_AUTH_PENDING_PER_IP;
 }
 
-static enum auth_verdict start_check(struct http_server *s, struct http_conn *conn, const struct web_user *user,
-                                     const char *stored, struct sv password, const uint8_t *hash)
+static enum auth_verdict start_check(struct http_server *s, struct http_conn *conn,
+                                     const struct web_user *user, const char *stored,
+                                     struct sv password, const uint8_t *hash)
 {
     for (struct auth_check *c = s->auth.checks; c; c = c->next) {
         if (memcmp(c->hash, hash, HTTP_TLS_HASH_BYTES) != 0)
@@ -197,8 +200,8 @@ static enum auth_verdict start_check(struct http_server *s, struct http_conn *co
 }
 
 // What a check is kept under. The lengths keep the three texts apart.
-static int hash_credentials(const struct http_auth *a, struct sv user, const char *stored, struct sv password,
-                            uint8_t out[HTTP_TLS_HASH_BYTES])
+static int hash_credentials(const struct http_auth *a, struct sv user, const char *stored,
+                            struct sv password, uint8_t out[HTTP_TLS_HASH_BYTES])
 {
     struct buf text = BUF_INIT(2 * LIMIT_HTTP_CREDENTIALS_BYTES);
     int r = buf_reserve(&text, 2 * LIMIT_HTTP_CREDENTIALS_BYTES); // in one piece, to be erased
@@ -215,8 +218,8 @@ static int hash_credentials(const struct http_auth *a, struct sv user, const cha
     return r;
 }
 
-static enum auth_verdict check_credentials(struct http_server *s, struct http_conn *conn, struct sv name,
-                                           struct sv password)
+static enum auth_verdict check_credentials(struct http_server *s, struct http_conn *conn,
+                                           struct sv name, struct sv password)
 {
     const struct web_config *web = &s->web->config;
     const struct web_user *user = web_config_find_user(web, name);
@@ -236,13 +239,14 @@ static enum auth_verdict check_credentials(struct http_server *s, struct http_co
     return known->is_granted ? AUTH_GRANTED : AUTH_DENIED;
 }
 
-enum auth_verdict http_auth_check(struct http_server *s, struct http_conn *conn, const char *authorization)
+enum auth_verdict http_auth_check(struct http_server *s, struct http_conn *conn,
+                                  const char *authorization)
 {
     char credentials[LIMIT_HTTP_CREDENTIALS_BYTES];
     struct sv user, password;
     enum auth_verdict verdict = AUTH_DENIED;
-    if (authorization &&
-        http_basic_decode(sv_from(authorization), credentials, sizeof(credentials), &user, &password) == 0)
+    if (authorization && http_basic_decode(sv_from(authorization), credentials, sizeof(credentials),
+                                           &user, &password) == 0)
         verdict = check_credentials(s, conn, user, password);
     explicit_bzero(credentials, sizeof(credentials));
     return verdict;

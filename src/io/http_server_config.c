@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading the web configuration and noticing that it changed. Files are compared by what stat says of the path, so a
-// rename over it and a ConfigMap's symlink swap are seen as well. What stat says is taken before the file is read: a
-// change in between shows at the next look.
+// Loading the web configuration and noticing that it changed. Files are compared by what stat says
+// of the path, so a rename over it and a ConfigMap's symlink swap are seen as well. What stat says
+// is taken before the file is read: a change in between shows at the next look.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,9 @@ static bool is_changed(const struct web_file *f)
     struct stat now;
     if (stat(f->path, &now) < 0)
         now = (struct stat){0};
-    return now.st_dev != f->seen.st_dev || now.st_ino != f->seen.st_ino || now.st_size != f->seen.st_size ||
-           now.st_mtim.tv_sec != f->seen.st_mtim.tv_sec || now.st_mtim.tv_nsec != f->seen.st_mtim.tv_nsec;
+    return now.st_dev != f->seen.st_dev || now.st_ino != f->seen.st_ino ||
+           now.st_size != f->seen.st_size || now.st_mtim.tv_sec != f->seen.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != f->seen.st_mtim.tv_nsec;
 }
 
 bool web_files_changed(const struct web_file files[WEB_FILES_MAX])
@@ -68,7 +69,8 @@ static int read_config(const char *path, struct web_config *out, struct error *e
     return r;
 }
 
-static int fill(struct web_state *s, const char *path, struct web_file files[WEB_FILES_MAX], struct error *err)
+static int fill(struct web_state *s, const char *path, struct web_file files[WEB_FILES_MAX],
+                struct error *err)
 {
     static uint64_t loads;
     int r = watch(&files[0], path);
@@ -89,7 +91,8 @@ static int fill(struct web_state *s, const char *path, struct web_file files[WEB
     return r;
 }
 
-int web_state_load(const char *path, struct web_state **out, struct web_file files[WEB_FILES_MAX], struct error *err)
+int web_state_load(const char *path, struct web_state **out, struct web_file files[WEB_FILES_MAX],
+                   struct error *err)
 {
     struct web_state *s = calloc(1, sizeof(*s));
     if (!s)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections: accepting, caps, deadlines. libmicrohttpd owns the socket and closes it; to end a connection we shut the
-// socket down, which libmicrohttpd sees as an error at its next turn (is_shut until then). A slot is free again when it
-// says so (http_conn_closed). Deadlines are absolute: bytes that trickle in do not move them.
+// Connections: accepting, caps, deadlines. libmicrohttpd owns the socket and closes it; to end a
+// connection we shut the socket down, which libmicrohttpd sees as an error at its next turn
+// (is_shut until then). A slot is free again when it says so (http_conn_closed). Deadlines are
+// absolute: bytes that trickle in do not move them.
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define ACCEPT_BATCH 16
 #define EVICT_SENDING_NS (2 * NS_PER_S) // an answer to a live scraper takes milliseconds
-#define LOOK_IDLE_NS NS_PER_S // idle ones younger than this are not worth a call
+#define LOOK_IDLE_NS NS_PER_S           // idle ones younger than this are not worth a call
 
 void http_conn_set_phase(struct http_conn *c, enum conn_phase phase)
 {
@@ -61,8 +62,8 @@ void http_conn_closed(struct http_conn *c)
 
 // --- Deadlines ---
 
-// Has anything arrived since the last answer? Only the kernel knows: libmicrohttpd keeps it to itself until a request's
-// head is whole.
+// Has anything arrived since the last answer? Only the kernel knows: libmicrohttpd keeps it to
+// itself until a request's head is whole.
 static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
 {
     struct tcp_info info;
@@ -76,8 +77,8 @@ static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
     return info.tcpi_last_data_recv + 20 < idle_ms;
 }
 
-// A client that closed its side together with its request: libmicrohttpd, which is told of changes only, was told of
-// both at once, took the request and would wait for more.
+// A client that closed its side together with its request: libmicrohttpd, which is told of changes
+// only, was told of both at once, took the request and would wait for more.
 static bool has_hung_up(const struct http_conn *c)
 {
     char next;
@@ -138,8 +139,8 @@ static bool is_better_victim(const struct http_conn *c, const struct http_conn *
 {
     // Kept alive for later, before not yet asking, before being answered; among equals the longest.
     static const unsigned char rank[] = {
-        [CONN_FREE] = 0, [CONN_CHECKING] = 0, [CONN_COMPRESSING] = 0, [CONN_SENDING] = 1, [CONN_OPENING] = 2,
-        [CONN_IDLE] = 3,
+        [CONN_FREE] = 0,    [CONN_CHECKING] = 0, [CONN_COMPRESSING] = 0,
+        [CONN_SENDING] = 1, [CONN_OPENING] = 2,  [CONN_IDLE] = 3,
     };
     if (!than || rank[c->phase] != rank[than->phase])
         return rank[c->phase] > (than ? rank[than->phase] : 0);
@@ -169,7 +170,8 @@ static bool is_over_peer_cap(const struct http_server *s, const struct in6_addr 
     unsigned count = 0;
     for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
         const struct http_conn *c = &s->conns[i];
-        count += c->phase != CONN_FREE && !c->is_shut && !c->is_local && IN6_ARE_ADDR_EQUAL(&c->peer, peer);
+        count += c->phase != CONN_FREE && !c->is_shut && !c->is_local &&
+                 IN6_ARE_ADDR_EQUAL(&c->peer, peer);
     }
     return count >= LIMIT_HTTP_CONNECTIONS_PER_IP;
 }
@@ -200,7 +202,8 @@ static struct http_conn *take_slot(struct http_server *s)
     return NULL;
 }
 
-static void hand_over(struct http_server *s, struct http_conn *c, const struct sockaddr_storage *from, socklen_t bytes)
+static void hand_over(struct http_server *s, struct http_conn *c,
+                      const struct sockaddr_storage *from, socklen_t bytes)
 {
     struct http_daemon *d = s->web->tls ? &s->tls : &s->plain;
     if (s->stats.open++ == 0)
@@ -209,12 +212,14 @@ static void hand_over(struct http_server *s, struct http_conn *c, const struct s
     s->arriving = c;
     int fd = c->fd;
     // The socket is libmicrohttpd's from here on, also when it fails.
-    if (MHD_add_connection(d->mhd, fd, (const struct sockaddr *)from, bytes) != MHD_YES && c->phase != CONN_FREE)
+    if (MHD_add_connection(d->mhd, fd, (const struct sockaddr *)from, bytes) != MHD_YES &&
+        c->phase != CONN_FREE)
         http_conn_closed(c);
     s->arriving = NULL;
 }
 
-static void admit(struct http_server *s, int fd, const struct sockaddr_storage *from, socklen_t bytes)
+static void admit(struct http_server *s, int fd, const struct sockaddr_storage *from,
+                  socklen_t bytes)
 {
     struct in6_addr peer;
     bool is_local = read_peer(from, &peer);
@@ -255,7 +260,8 @@ void http_conn_accept(void *user, unsigned events)
             // Out of descriptors or memory: the sweep asks again.
             s->is_accepting = false;
             loop_fd_set(l->watch, 0);
-            loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
+            loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS,
+                           LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
         }
         break;
     }

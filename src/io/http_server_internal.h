@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the HTTP server share; the one place that includes libmicrohttpd. See http_server.c for how it
-// works.
+// What the files of the HTTP server share; the one place that includes libmicrohttpd. See
+// http_server.c for how it works.
 #pragma once
 
 #include <microhttpd.h>
@@ -31,8 +31,10 @@ struct web_state {
     struct web_config config;
     struct http_tls *tls; // NULL: plain
 };
-// Without a file (NULL or ""): the empty configuration. files gets the paths to watch, also on failure.
-int web_state_load(const char *path, struct web_state **out, struct web_file files[WEB_FILES_MAX], struct error *err);
+// Without a file (NULL or ""): the empty configuration. files gets the paths to watch, also on
+// failure.
+int web_state_load(const char *path, struct web_state **out, struct web_file files[WEB_FILES_MAX],
+                   struct error *err);
 struct web_state *web_state_ref(struct web_state *s);
 void web_state_unref(struct web_state *s);
 bool web_files_changed(const struct web_file files[WEB_FILES_MAX]);
@@ -42,9 +44,9 @@ void web_files_deinit(struct web_file files[WEB_FILES_MAX]);
 
 enum conn_phase {
     CONN_FREE,
-    CONN_OPENING, // TLS handshake, first request's head
-    CONN_IDLE, // between requests
-    CONN_CHECKING, // suspended: a password is being checked
+    CONN_OPENING,     // TLS handshake, first request's head
+    CONN_IDLE,        // between requests
+    CONN_CHECKING,    // suspended: a password is being checked
     CONN_COMPRESSING, // suspended: its body is being compressed
     CONN_SENDING,
 };
@@ -76,12 +78,12 @@ struct http_conn {
     struct web_state *tls_state; // NULL: plain
     struct http_tls_peer tls_peer;
     struct in6_addr peer; // IPv4 in its mapped form
-    uint64_t since_ns; // start of the phase
+    uint64_t since_ns;    // start of the phase
     int fd;
     enum conn_phase phase;
-    bool is_local; // loopback or unix
-    bool is_shut; // by us; it goes away at libmicrohttpd's next turn
-    bool drains; // what it sent is dropped before the close
+    bool is_local;     // loopback or unix
+    bool is_shut;      // by us; it goes away at libmicrohttpd's next turn
+    bool drains;       // what it sent is dropped before the close
     bool is_looked_at; // since it became idle
     struct http_request request;
     // The body that is sent or compressed for it, and its neighbours there.
@@ -114,7 +116,8 @@ struct http_auth {
 int http_auth_init(struct http_auth *a);
 void http_auth_deinit(struct http_auth *a); // forgets the checks that still run
 // conn is suspended when the answer is AUTH_WAIT.
-enum auth_verdict http_auth_check(struct http_server *s, struct http_conn *conn, const char *authorization);
+enum auth_verdict http_auth_check(struct http_server *s, struct http_conn *conn,
+                                  const char *authorization);
 
 // --- The server ---
 
@@ -153,14 +156,15 @@ struct http_server {
     struct loop_timer *sweep; // deadlines
     struct http_auth auth;
     struct http_conn *arriving; // between MHD_add_connection and its notification
-    unsigned shut; // of the open ones
+    unsigned shut;              // of the open ones
     struct http_conn conns[LIMIT_HTTP_CONNECTIONS];
 };
 
 // http_server.c
 void http_server_run_later(struct http_server *s);
-struct MHD_Response *http_response_text(const struct http_server *s, struct sv text, const struct http_header *headers,
-                                        size_t header_count, bool close);
+struct MHD_Response *http_response_text(const struct http_server *s, struct sv text,
+                                        const struct http_header *headers, size_t header_count,
+                                        bool close);
 // http_server_conn.c
 void http_conn_accept(void *user, unsigned events); // user: struct http_listener
 void http_conn_set_phase(struct http_conn *c, enum conn_phase phase);
@@ -175,8 +179,9 @@ void http_listen_stop(struct http_server *s);
 // Queues the body on c, or suspends c until it is compressed. 0 or -ENOMEM.
 int http_body_send(struct http_body *b, struct http_conn *c, unsigned status, bool wants_gzip,
                    const struct http_header *headers, size_t header_count);
-int http_body_resume(struct http_conn *c); // after CONN_COMPRESSING
+int http_body_resume(struct http_conn *c);   // after CONN_COMPRESSING
 void http_body_release(struct http_conn *c); // c is done with its body
 // Adds to r: Content-Type, nosniff, the configured headers, then headers. 0 or -ENOMEM.
-int http_response_add_headers(struct MHD_Response *r, const struct web_config *web, const char *content_type,
-                              const struct http_header *headers, size_t header_count);
+int http_response_add_headers(struct MHD_Response *r, const struct web_config *web,
+                              const char *content_type, const struct http_header *headers,
+                              size_t header_count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening sockets: from an address, or handed over by systemd (sd_listen_fds(3): LISTEN_PID, LISTEN_FDS, descriptors
-// from 3 on). All are non-blocking and close-on-exec; the accepted ones inherit the send buffer's size.
+// Listening sockets: from an address, or handed over by systemd (sd_listen_fds(3): LISTEN_PID,
+// LISTEN_FDS, descriptors from 3 on). All are non-blocking and close-on-exec; the accepted ones
+// inherit the send buffer's size.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -52,7 +53,8 @@ static int bind_one(int family, const struct sockaddr *a, socklen_t bytes, bool 
         return -errno;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
         return -errno;
-    if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) < 0)
+    if (family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) < 0)
         return -errno;
     if (bind(fd, a, bytes) < 0 || listen(fd, BACKLOG) < 0)
         return -errno;
@@ -62,7 +64,8 @@ static int bind_one(int family, const struct sockaddr *a, socklen_t bytes, bool 
 // Every address: IPv6 with IPv4 in it, or IPv4 alone where the kernel has no IPv6.
 static int bind_any(uint16_t port)
 {
-    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+    const struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
     int fd = bind_one(AF_INET6, (const struct sockaddr *)&six, sizeof(six), true);
     if (fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL)
         return fd;
@@ -74,7 +77,8 @@ static int bind_host(const struct http_address *a, const char *text, struct erro
 {
     char port[8];
     snprintf(port, sizeof(port), "%u", a->port);
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     int failed = getaddrinfo(a->host, port, &hints, &found);
     if (failed)
@@ -88,7 +92,8 @@ static int bind_host(const struct http_address *a, const char *text, struct erro
 
 // --- Unix ---
 
-// A socket file nobody listens on any more is in the way of bind; one in use, or a file of another kind, stays.
+// A socket file nobody listens on any more is in the way of bind; one in use, or a file of another
+// kind, stays.
 static void remove_stale(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -151,9 +156,11 @@ static int take_systemd_fd(struct http_server *s, int fd, struct error *err)
     int accepts = 0;
     socklen_t bytes = sizeof(accepts);
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &bytes) < 0 || !accepts)
-        return error_set(err, -ENOTSOCK, "descriptor %d from systemd is not a listening socket", fd);
+        return error_set(err, -ENOTSOCK, "descriptor %d from systemd is not a listening socket",
+                         fd);
     int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
         return error_set(err, -errno, "descriptor %d from systemd: %s", fd, strerror(errno));
     int r = add_listener(s, fd);
     return r < 0 ? error_set(err, r, "descriptor %d from systemd: %s", fd, strerror(-r)) : 0;
@@ -164,9 +171,11 @@ int http_listen_systemd(struct http_server *s, struct error *err)
     uint64_t pid, count;
     if (!read_env("LISTEN_PID", INT32_MAX, &pid) || pid != (uint64_t)getpid() ||
         !read_env("LISTEN_FDS", LIMIT_HTTP_LISTENERS, &count) || count == 0)
-        return error_set(err, -ENOENT, "no listening socket from systemd: LISTEN_PID is not this process, or LISTEN_FDS "
-                                       "is not from 1 to %d",
-                         LIMIT_HTTP_LISTENERS);
+        return error_set(
+            err, -ENOENT,
+            "no listening socket from systemd: LISTEN_PID is not this process, or LISTEN_FDS "
+            "is not from 1 to %d",
+            LIMIT_HTTP_LISTENERS);
     for (int i = 0; i < (int)count; i++) {
         int r = take_systemd_fd(s, SYSTEMD_FIRST_FD + i, err);
         if (r < 0)

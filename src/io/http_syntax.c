@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each function reads its text once from left to right. Invariant of http_unescape: what is written never overtakes
-// what is read.
+// Each function reads its text once from left to right. Invariant of http_unescape: what is written
+// never overtakes what is read.
 #include "io/http_syntax.h"
 
 #include <errno.h>
@@ -150,7 +150,8 @@ static int base64_decode(struct sv in, char *out, size_t out_bytes)
     return (int)(to - padding);
 }
 
-int http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *out_user, struct sv *out_password)
+int http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *out_user,
+                      struct sv *out_password)
 {
     static const struct sv scheme = {"Basic ", 6};
     if (!sv_equals_nocase(sv_sub(value, 0, scheme.len), scheme))
@@ -175,7 +176,8 @@ static int parse_unix(const char *text, struct sv path, struct http_address *out
     if (path.len == 0 || path.ptr[0] != '/')
         return error_set(err, -EINVAL, "address '%s': a unix socket needs an absolute path", text);
     if (path.len >= HTTP_UNIX_PATH_BYTES)
-        return error_set(err, -EINVAL, "address '%s': the path of a unix socket has at most %d bytes", text,
+        return error_set(err, -EINVAL,
+                         "address '%s': the path of a unix socket has at most %d bytes", text,
                          HTTP_UNIX_PATH_BYTES - 1);
     *out = (struct http_address){.is_unix = true};
     sv_copy(out->host, sizeof(out->host), path);
@@ -191,17 +193,21 @@ int http_address_parse(const char *text, struct http_address *out, struct error 
     while (colon > 0 && all.ptr[colon - 1] != ':')
         colon--;
     if (colon == 0)
-        return error_set(err, -EINVAL, "address '%s': expected host:port, :port, [v6]:port or unix:/path", text);
+        return error_set(err, -EINVAL,
+                         "address '%s': expected host:port, :port, [v6]:port or unix:/path", text);
     uint64_t port;
     if (num_parse_u64(sv_sub(all, colon, all.len), 0, UINT16_MAX, &port) < 0)
-        return error_set(err, -EINVAL, "address '%s': expected a port from 0 to 65535 after the colon", text);
+        return error_set(err, -EINVAL,
+                         "address '%s': expected a port from 0 to 65535 after the colon", text);
     struct sv host = sv_sub(all, 0, colon - 1);
     bool bracketed = host.len >= 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
     if (bracketed)
         host = sv_sub(host, 1, host.len - 2);
     if (sv_find_char(host, '[') != (size_t)-1 || sv_find_char(host, ']') != (size_t)-1 ||
         (!bracketed && sv_find_char(host, ':') != (size_t)-1))
-        return error_set(err, -EINVAL, "address '%s': an IPv6 address stands in brackets, as in [::1]:9400", text);
+        return error_set(err, -EINVAL,
+                         "address '%s': an IPv6 address stands in brackets, as in [::1]:9400",
+                         text);
     if (host.len >= sizeof(out->host))
         return error_set(err, -EINVAL, "address '%s': the host name is too long", text);
     *out = (struct http_address){.port = (uint16_t)port};

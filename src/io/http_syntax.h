@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small grammars of HTTP that the server needs beside libmicrohttpd's parser. Pure: no I/O, no allocation.
+// The small grammars of HTTP that the server needs beside libmicrohttpd's parser. Pure: no I/O, no
+// allocation.
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +25,8 @@ bool accept_encoding_wants_gzip(const struct accept_encoding *a);
 // A field name as RFC 9110 5.6.2 allows it.
 bool http_name_is_token(struct sv name);
 
-// Decodes %XX in place and returns the new length; a %00 and a broken escape stay as they are written.
+// Decodes %XX in place and returns the new length; a %00 and a broken escape stay as they are
+// written.
 size_t http_unescape(char *s);
 
 // "Basic base64(user:password)" (RFC 7617), decoded into out, which must be erased by the caller.

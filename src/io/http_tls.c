@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: struct http_tls holds one set of GnuTLS credentials and one priority cache, made from the web
-// configuration and never changed; a reload makes another. A session finds its struct http_tls_peer as GnuTLS' receive
-// pointer, which is how the callbacks below know their rules. The receive callback looks at the first byte before
-// GnuTLS does: a TLS record starts with 22, an HTTP request with a capital letter.
+// How it works: struct http_tls holds one set of GnuTLS credentials and one priority cache, made
+// from the web configuration and never changed; a reload makes another. A session finds its struct
+// http_tls_peer as GnuTLS' receive pointer, which is how the callbacks below know their rules. The
+// receive callback looks at the first byte before GnuTLS does: a TLS record starts with 22, an HTTP
+// request with a capital letter.
 #include "io/http_tls.h"
 
 #include <arpa/inet.h>
@@ -46,7 +47,8 @@ static void pem_deinit(struct pem *p)
     buf_deinit(&p->bytes);
 }
 
-static int pem_read(struct pem *p, const char *key, const char *file, const char *text, struct error *err)
+static int pem_read(struct pem *p, const char *key, const char *file, const char *text,
+                    struct error *err)
 {
     p->bytes = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     p->name = key;
@@ -74,7 +76,8 @@ static int check_certificate(const struct pem *p, struct error *err)
     int r = gnutls_x509_crt_list_import(certificates, &count, &datum, GNUTLS_X509_FMT_PEM,
                                         GNUTLS_X509_CRT_LIST_IMPORT_FAIL_IF_EXCEED);
     if (r < 0)
-        return error_set(err, -EINVAL, "%s: no certificate in PEM form (%s)", p->name, gnutls_strerror(r));
+        return error_set(err, -EINVAL, "%s: no certificate in PEM form (%s)", p->name,
+                         gnutls_strerror(r));
     for (int i = 0; i < r; i++)
         gnutls_x509_crt_deinit(certificates[i]);
     return 0;
@@ -89,11 +92,13 @@ static int check_key(const struct pem *p, struct error *err)
     int r = gnutls_privkey_import_x509_raw(key, &datum, GNUTLS_X509_FMT_PEM, NULL, 0);
     gnutls_privkey_deinit(key);
     if (r < 0)
-        return error_set(err, -EINVAL, "%s: no private key in PEM form (%s)", p->name, gnutls_strerror(r));
+        return error_set(err, -EINVAL, "%s: no private key in PEM form (%s)", p->name,
+                         gnutls_strerror(r));
     return 0;
 }
 
-static int set_pair(struct http_tls *t, const struct pem *cert, const struct pem *key, struct error *err)
+static int set_pair(struct http_tls *t, const struct pem *cert, const struct pem *key,
+                    struct error *err)
 {
     int r = check_certificate(cert, err);
     if (r == 0)
@@ -102,10 +107,11 @@ static int set_pair(struct http_tls *t, const struct pem *cert, const struct pem
         return r;
     gnutls_datum_t cert_datum = pem_datum(cert);
     gnutls_datum_t key_datum = pem_datum(key);
-    r = gnutls_certificate_set_x509_key_mem2(t->credentials, &cert_datum, &key_datum, GNUTLS_X509_FMT_PEM, NULL, 0);
+    r = gnutls_certificate_set_x509_key_mem2(t->credentials, &cert_datum, &key_datum,
+                                             GNUTLS_X509_FMT_PEM, NULL, 0);
     if (r < 0)
-        return error_set(err, -EINVAL, "%s and %s cannot be used together (%s)", cert->name, key->name,
-                         gnutls_strerror(r));
+        return error_set(err, -EINVAL, "%s and %s cannot be used together (%s)", cert->name,
+                         key->name, gnutls_strerror(r));
     return 0;
 }
 
@@ -142,7 +148,8 @@ static int load_client_ca(struct http_tls *t, const struct web_config *c, struct
     int r = pem_read(&ca, "client_ca", c->client_ca_file, c->client_ca, err);
     if (r == 0) {
         gnutls_datum_t datum = pem_datum(&ca);
-        int found = gnutls_certificate_set_x509_trust_mem(t->credentials, &datum, GNUTLS_X509_FMT_PEM);
+        int found =
+            gnutls_certificate_set_x509_trust_mem(t->credentials, &datum, GNUTLS_X509_FMT_PEM);
         if (found <= 0)
             r = error_set(err, -EINVAL, "%s: no certificate in PEM form", ca.name);
     }
@@ -166,8 +173,10 @@ static bool san_is_allowed(const struct http_tls *t, const char *san)
     return false;
 }
 
-// One alternative name as text; false for the kinds the toolkit does not look at and for oversized ones.
-static bool read_san(gnutls_x509_crt_t certificate, unsigned sequence, char *out, size_t out_bytes, bool *at_end)
+// One alternative name as text; false for the kinds the toolkit does not look at and for oversized
+// ones.
+static bool read_san(gnutls_x509_crt_t certificate, unsigned sequence, char *out, size_t out_bytes,
+                     bool *at_end)
 {
     unsigned char raw[SAN_BYTES];
     size_t bytes = sizeof(raw) - 1;
@@ -213,8 +222,8 @@ static int verify_client(gnutls_session_t session)
     gnutls_alert_description_t alert = GNUTLS_A_UNKNOWN_CA;
     unsigned status = 0;
     if (is_verified(t->client_auth)) {
-        gnutls_typed_vdata_st purpose = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT,
-                                         0};
+        gnutls_typed_vdata_st purpose = {GNUTLS_DT_KEY_PURPOSE_OID,
+                                         (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT, 0};
         if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) < 0)
             status = GNUTLS_CERT_INVALID;
     }
@@ -243,8 +252,8 @@ static void add_once(struct buf *out, const char *prefix, const char *name)
     buf_add(out, item, (size_t)len);
 }
 
-// Suites are enabled by their parts: where a list crosses key exchanges with ciphers unevenly, more pairs are enabled
-// than it names.
+// Suites are enabled by their parts: where a list crosses key exchanges with ciphers unevenly, more
+// pairs are enabled than it names.
 static void add_suite(struct buf *out, const struct web_cipher *suite)
 {
     if (suite->key_exchange)
@@ -278,7 +287,8 @@ static void add_curves(struct buf *out, const struct web_config *c)
         [WEB_CURVE_P521] = "SECP521R1",
         [WEB_CURVE_X25519] = "X25519",
     };
-    static const uint8_t usual[] = {WEB_CURVE_X25519, WEB_CURVE_P256, WEB_CURVE_P384, WEB_CURVE_P521};
+    static const uint8_t usual[] = {WEB_CURVE_X25519, WEB_CURVE_P256, WEB_CURVE_P384,
+                                    WEB_CURVE_P521};
     const uint8_t *curves = c->curve_count ? c->curves : usual;
     size_t count = c->curve_count ? c->curve_count : ARRAY_SIZE(usual);
     buf_add_str(out, ":-GROUP-ALL");
@@ -328,8 +338,9 @@ static int set_priorities(struct http_tls *t, const struct web_config *c, struct
         return error_set(err, r, "the TLS settings are too long");
     r = gnutls_priority_init(&t->priorities, text, NULL);
     if (r < 0)
-        return error_set(err, -EINVAL, "no TLS version and cipher is left by min_version, max_version and "
-                                       "cipher_suites (%s)",
+        return error_set(err, -EINVAL,
+                         "no TLS version and cipher is left by min_version, max_version and "
+                         "cipher_suites (%s)",
                          gnutls_strerror(r));
     return 0;
 }
@@ -389,7 +400,8 @@ static void answer_plain(int fd)
 {
     char dropped[8192];
     // What is left unread would turn the close into a reset, which may overtake the answer.
-    for (int i = 0; i < 4 && recv(fd, dropped, sizeof(dropped), MSG_DONTWAIT) == (ssize_t)sizeof(dropped); i++)
+    for (int i = 0;
+         i < 4 && recv(fd, dropped, sizeof(dropped), MSG_DONTWAIT) == (ssize_t)sizeof(dropped); i++)
         ;
     (void)send(fd, plain_answer, sizeof(plain_answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
@@ -436,11 +448,13 @@ int http_tls_start(void *session, struct http_tls_peer *peer, const struct http_
     return 0;
 }
 
-static int no_certificate(gnutls_session_t session, const gnutls_datum_t *authorities, int authority_count,
-                          const gnutls_pk_algorithm_t *algorithms, int algorithm_count, gnutls_pcert_st **certificates,
+static int no_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
+                          int authority_count, const gnutls_pk_algorithm_t *algorithms,
+                          int algorithm_count, gnutls_pcert_st **certificates,
                           unsigned *certificate_count, gnutls_privkey_t *key)
 {
-    (void)session, (void)authorities, (void)authority_count, (void)algorithms, (void)algorithm_count;
+    (void)session, (void)authorities, (void)authority_count, (void)algorithms,
+        (void)algorithm_count;
     (void)certificates, (void)certificate_count, (void)key;
     return -1;
 }
@@ -452,9 +466,13 @@ void *http_tls_no_certificate(void)
 
 // --- Hash and randomness ---
 
-int http_tls_hash(const uint8_t key[HTTP_TLS_HASH_BYTES], struct sv text, uint8_t out[HTTP_TLS_HASH_BYTES])
+int http_tls_hash(const uint8_t key[HTTP_TLS_HASH_BYTES], struct sv text,
+                  uint8_t out[HTTP_TLS_HASH_BYTES])
 {
-    return gnutls_hmac_fast(GNUTLS_MAC_SHA256, key, HTTP_TLS_HASH_BYTES, text.ptr, text.len, out) < 0 ? -EIO : 0;
+    return gnutls_hmac_fast(GNUTLS_MAC_SHA256, key, HTTP_TLS_HASH_BYTES, text.ptr, text.len, out) <
+                   0
+               ? -EIO
+               : 0;
 }
 
 int http_tls_random(void *out, size_t bytes)

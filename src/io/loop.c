@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: every watch embeds its libuv handle. Freeing a watch clears `live` (so that no callback reaches the
-// caller any more) and asks libuv to close the handle; the memory goes when libuv says it is done with it, at the end
-// of that turn or in loop_free, which runs the loop until nothing is left. Invariant: a callback is given to the user
-// only while the watch is live, and a watch is never touched after the user's callback without asking again.
+// How it works: every watch embeds its libuv handle. Freeing a watch clears `live` (so that no
+// callback reaches the caller any more) and asks libuv to close the handle; the memory goes when
+// libuv says it is done with it, at the end of that turn or in loop_free, which runs the loop until
+// nothing is left. Invariant: a callback is given to the user only while the watch is live, and a
+// watch is never touched after the user's callback without asking again.
 #include "io/loop.h"
 
 #include <dirent.h>
@@ -21,8 +22,8 @@
 struct loop {
     uv_loop_t uv;
     uv_timer_t keep_alive; // never due: without watches the loop waits for loop_stop all the same
-    uint64_t now_ns; // 0: to be read anew
-    unsigned jobs; // queued or running
+    uint64_t now_ns;       // 0: to be read anew
+    unsigned jobs;         // queued or running
     int status;
     bool stopped;
 };
@@ -64,7 +65,8 @@ static void close_leftover(uv_handle_t *h, void *user)
     (void)user;
     if (uv_is_closing(h))
         return;
-    // Beside the keep-alive timer, only children that were let go and still run: their watch has no owner.
+    // Beside the keep-alive timer, only children that were let go and still run: their watch has no
+    // owner.
     uv_close(h, h->type == UV_PROCESS ? process_closed : NULL);
 }
 
@@ -205,9 +207,11 @@ static void fd_ready(uv_poll_t *h, int status, int events)
     struct loop *l = w->watch.loop;
     if (!turn_begin(&w->watch))
         return;
-    unsigned bits = (events & UV_READABLE ? LOOP_READABLE : 0) | (events & UV_WRITABLE ? LOOP_WRITABLE : 0);
+    unsigned bits =
+        (events & UV_READABLE ? LOOP_READABLE : 0) | (events & UV_WRITABLE ? LOOP_WRITABLE : 0);
     if (status < 0) {
-        // libuv stops a poll handle at the first error; the watch goes on, as for any other state of the descriptor.
+        // libuv stops a poll handle at the first error; the watch goes on, as for any other state
+        // of the descriptor.
         bits = LOOP_READABLE | LOOP_WRITABLE;
         (void)uv_poll_start(&w->uv, (int)w->events, fd_ready);
     }
@@ -331,7 +335,8 @@ static void path_changed(uv_fs_event_t *h, const char *name, int events, int sta
     (void)events;
     if (!turn_begin(&w->watch))
         return;
-    // For what happens to the directory itself libuv gives its own name, which says nothing about what is inside.
+    // For what happens to the directory itself libuv gives its own name, which says nothing about
+    // what is inside.
     if (status < 0 || (name && strcmp(name, w->directory_name) == 0))
         name = NULL;
     w->changed(w->watch.user, name);
@@ -345,8 +350,8 @@ static void path_closed(uv_handle_t *h)
     free(w);
 }
 
-int loop_path_new(struct loop *l, const char *directory, void (*changed)(void *user, const char *name),
-                  void *user, struct loop_path **out)
+int loop_path_new(struct loop *l, const char *directory,
+                  void (*changed)(void *user, const char *name), void *user, struct loop_path **out)
 {
     struct loop_path *w = calloc(1, sizeof(*w));
     if (!w)
@@ -422,8 +427,9 @@ static void mark_descriptors_one_by_one(void)
     closedir(d);
 }
 
-// Nothing of ours is meant to outlive an exec but what a child is given by name. Descriptors that came to us from
-// outside (a listening socket of systemd's, a leak of a parent) do not carry the flag yet.
+// Nothing of ours is meant to outlive an exec but what a child is given by name. Descriptors that
+// came to us from outside (a listening socket of systemd's, a leak of a parent) do not carry the
+// flag yet.
 static void mark_descriptors_close_on_exec(void)
 {
 #ifdef CLOSE_RANGE_CLOEXEC
@@ -520,8 +526,8 @@ static void job_done(uv_work_t *w, int status)
     turn_end(l);
 }
 
-// libuv takes the size of its pool from the environment when the first job is queued. Children must not see it, and
-// an outside value must not change ours.
+// libuv takes the size of its pool from the environment when the first job is queued. Children must
+// not see it, and an outside value must not change ours.
 static int queue_first_job(struct loop *l, struct job *j)
 {
     char *outside = getenv("UV_THREADPOOL_SIZE");

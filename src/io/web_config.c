@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: each section has a table of keys, each with the function that reads its value into struct web_config;
-// the rules that join several keys come last. Errors stand at the node they are about. Texts that may be secret are
-// erased in the tree before it is freed.
+// How it works: each section has a table of keys, each with the function that reads its value into
+// struct web_config; the rules that join several keys come last. Errors stand at the node they are
+// about. Texts that may be secret are erased in the tree before it is freed.
 #include "io/web_config.h"
 
 #include <errno.h>
@@ -16,28 +16,6 @@
 #define BCRYPT_BYTES 60
 #define BCRYPT_COST_MAX 20 // half a minute a check
 #define BCRYPT_COST_MIN 4
-
-// Go 1.21's tls.CipherSuites(), the toolkit's list of names.
-const struct web_cipher web_ciphers[] = {
-    {"TLS_AES_128_GCM_SHA256", NULL, "AES-128-GCM", "AEAD"},
-    {"TLS_AES_256_GCM_SHA384", NULL, "AES-256-GCM", "AEAD"},
-    {"TLS_CHACHA20_POLY1305_SHA256", NULL, "CHACHA20-POLY1305", "AEAD"},
-    {"TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", "ECDHE-ECDSA", "AES-128-CBC", "SHA1"},
-    {"TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", "ECDHE-ECDSA", "AES-256-CBC", "SHA1"},
-    {"TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", "ECDHE-RSA", "AES-128-CBC", "SHA1"},
-    {"TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "ECDHE-RSA", "AES-256-CBC", "SHA1"},
-    {"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ECDHE-ECDSA", "AES-128-GCM", "AEAD"},
-    {"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA", "AES-256-GCM", "AEAD"},
-    {"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA", "AES-128-GCM", "AEAD"},
-    {"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA", "AES-256-GCM", "AEAD"},
-    {"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA", "CHACHA20-POLY1305", "AEAD"},
-    {"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA", "CHACHA20-POLY1305", "AEAD"},
-    {"TLS_RSA_WITH_AES_128_CBC_SHA", "RSA", "AES-128-CBC", "SHA1"},
-    {"TLS_RSA_WITH_AES_256_CBC_SHA", "RSA", "AES-256-CBC", "SHA1"},
-    {"TLS_RSA_WITH_AES_128_GCM_SHA256", "RSA", "AES-128-GCM", "AEAD"},
-    {"TLS_RSA_WITH_AES_256_GCM_SHA384", "RSA", "AES-256-GCM", "AEAD"},
-};
-const size_t web_cipher_count = ARRAY_SIZE(web_ciphers);
 
 struct choice {
     const char *name;
@@ -55,11 +33,18 @@ static const struct choice client_auth_choices[] = {
     {NULL, 0},
 };
 static const struct choice version_choices[] = {
-    {"TLS10", WEB_TLS10}, {"TLS11", WEB_TLS11}, {"TLS12", WEB_TLS12}, {"TLS13", WEB_TLS13}, {NULL, 0},
+    {"TLS10", WEB_TLS10},
+    {"TLS11", WEB_TLS11},
+    {"TLS12", WEB_TLS12},
+    {"TLS13", WEB_TLS13},
+    {NULL, 0},
 };
 static const struct choice curve_choices[] = {
-    {"CurveP256", WEB_CURVE_P256}, {"CurveP384", WEB_CURVE_P384}, {"CurveP521", WEB_CURVE_P521},
-    {"X25519", WEB_CURVE_X25519},  {NULL, 0},
+    {"CurveP256", WEB_CURVE_P256},
+    {"CurveP384", WEB_CURVE_P384},
+    {"CurveP521", WEB_CURVE_P521},
+    {"X25519", WEB_CURVE_X25519},
+    {NULL, 0},
 };
 
 // What a reader works on.
@@ -69,7 +54,7 @@ struct reading {
     struct error *err;
 };
 
-#define FAIL_AT(r, node, ...) \
+#define FAIL_AT(r, node, ...)                                                                      \
     error_set_at((r)->err, -EINVAL, (r)->path, (node)->line, (node)->column, __VA_ARGS__)
 
 // --- Values ---
@@ -110,8 +95,8 @@ static int read_file_name(struct reading *r, const struct yaml_node *n, char **o
     return result;
 }
 
-static int read_choice(struct reading *r, const struct yaml_node *n, const struct choice *choices, const char *what,
-                       unsigned *out)
+static int read_choice(struct reading *r, const struct yaml_node *n, const struct choice *choices,
+                       const char *what, unsigned *out)
 {
     if (n->kind == YAML_SCALAR) {
         for (const struct choice *c = choices; c->name; c++) {
@@ -126,9 +111,10 @@ static int read_choice(struct reading *r, const struct yaml_node *n, const struc
         if (*c->name)
             buf_add_fmt(&names, "%s%s", names.len ? ", " : "", c->name);
     }
-    int result = FAIL_AT(r, n, "unknown %s '%.*s': expected one of %s", what,
-                         n->kind == YAML_SCALAR ? (int)(n->scalar.len > 64 ? 64 : n->scalar.len) : 0,
-                         n->kind == YAML_SCALAR ? n->scalar.ptr : "", buf_cstr(&names));
+    int result =
+        FAIL_AT(r, n, "unknown %s '%.*s': expected one of %s", what,
+                n->kind == YAML_SCALAR ? (int)(n->scalar.len > 64 ? 64 : n->scalar.len) : 0,
+                n->kind == YAML_SCALAR ? n->scalar.ptr : "", buf_cstr(&names));
     buf_deinit(&names);
     return result;
 }
@@ -228,8 +214,9 @@ static int read_cipher_suites(struct reading *r, const struct yaml_node *n)
                                          sv_equals(item->scalar, sv_from(web_ciphers[i].name))))
             i++;
         if (i == web_cipher_count)
-            return FAIL_AT(r, item, "unknown cipher '%.64s': expected a name as in "
-                                    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            return FAIL_AT(r, item,
+                           "unknown cipher '%.64s': expected a name as in "
+                           "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
                            item->kind == YAML_SCALAR ? item->scalar.ptr : "");
         c->cipher_suites[c->cipher_suite_count++] = (uint8_t)i;
     }
@@ -271,7 +258,9 @@ static int read_allowed_sans(struct reading *r, const struct yaml_node *n)
 
 static int read_prefer_server(struct reading *r, const struct yaml_node *n)
 {
-    return yaml_is_null(n) ? 0 : yaml_read_bool(n, r->path, &r->config->prefer_server_cipher_suites, r->err);
+    return yaml_is_null(n)
+               ? 0
+               : yaml_read_bool(n, r->path, &r->config->prefer_server_cipher_suites, r->err);
 }
 
 // --- http_server_config, rate_limit ---
@@ -293,12 +282,14 @@ static const struct allowed_header {
     {"X-XSS-Protection", {NULL, NULL}},
 };
 
-static int check_header_value(struct reading *r, const struct yaml_node *n, const struct allowed_header *h)
+static int check_header_value(struct reading *r, const struct yaml_node *n,
+                              const struct allowed_header *h)
 {
     for (size_t i = 0; i < n->scalar.len; i++) {
         unsigned char byte = (unsigned char)n->scalar.ptr[i];
         if (byte < ' ' || byte == 0x7f)
-            return FAIL_AT(r, n, "%s: a header value is one line without control characters", h->name);
+            return FAIL_AT(r, n, "%s: a header value is one line without control characters",
+                           h->name);
     }
     if (!h->values[0])
         return 0;
@@ -306,8 +297,9 @@ static int check_header_value(struct reading *r, const struct yaml_node *n, cons
         if (h->values[i] && sv_equals(n->scalar, sv_from(h->values[i])))
             return 0;
     }
-    return FAIL_AT(r, n, "%s: expected '%s'%s%s%s, found '%.64s'", h->name, h->values[0], h->values[1] ? " or '" : "",
-                   h->values[1] ? h->values[1] : "", h->values[1] ? "'" : "", n->scalar.ptr);
+    return FAIL_AT(r, n, "%s: expected '%s'%s%s%s, found '%.64s'", h->name, h->values[0],
+                   h->values[1] ? " or '" : "", h->values[1] ? h->values[1] : "",
+                   h->values[1] ? "'" : "", n->scalar.ptr);
 }
 
 static int read_header(struct reading *r, const struct yaml_node *n, size_t *total)
@@ -316,9 +308,11 @@ static int read_header(struct reading *r, const struct yaml_node *n, size_t *tot
     while (h < allowed_headers + WEB_HEADERS_MAX && !sv_equals(n->key, sv_from(h->name)))
         h++;
     if (h == allowed_headers + WEB_HEADERS_MAX)
-        return FAIL_AT(r, n, "header '%.64s' cannot be set here: expected Content-Security-Policy, X-Frame-Options, "
-                             "X-Content-Type-Options, X-XSS-Protection or Strict-Transport-Security",
-                       n->key.ptr);
+        return FAIL_AT(
+            r, n,
+            "header '%.64s' cannot be set here: expected Content-Security-Policy, X-Frame-Options, "
+            "X-Content-Type-Options, X-XSS-Protection or Strict-Transport-Security",
+            n->key.ptr);
     if (n->kind != YAML_SCALAR)
         return FAIL_AT(r, n, "%s: expected a text", h->name);
     int result = check_header_value(r, n, h);
@@ -377,8 +371,8 @@ static int read_interval(struct reading *r, const struct yaml_node *n)
 static bool is_bcrypt(struct sv s)
 {
     static const char digits[] = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    if (s.len != BCRYPT_BYTES || s.ptr[0] != '$' || s.ptr[1] != '2' || !strchr("aby", s.ptr[2]) || s.ptr[3] != '$' ||
-        s.ptr[6] != '$')
+    if (s.len != BCRYPT_BYTES || s.ptr[0] != '$' || s.ptr[1] != '2' || !strchr("aby", s.ptr[2]) ||
+        s.ptr[3] != '$' || s.ptr[6] != '$')
         return false;
     for (size_t i = 7; i < s.len; i++) {
         if (!s.ptr[i] || !strchr(digits, s.ptr[i]))
@@ -391,11 +385,14 @@ static int read_user(struct reading *r, const struct yaml_node *n)
 {
     uint64_t cost;
     // The hash itself is never printed.
-    if (n->kind != YAML_SCALAR || !is_bcrypt(n->scalar) || num_parse_u64(sv_sub(n->scalar, 4, 2), 0, 99, &cost) < 0)
-        return FAIL_AT(r, n, "user '%.64s': expected a bcrypt hash ($2y$10$ and 53 more characters)", n->key.ptr);
+    if (n->kind != YAML_SCALAR || !is_bcrypt(n->scalar) ||
+        num_parse_u64(sv_sub(n->scalar, 4, 2), 0, 99, &cost) < 0)
+        return FAIL_AT(r, n,
+                       "user '%.64s': expected a bcrypt hash ($2y$10$ and 53 more characters)",
+                       n->key.ptr);
     if (cost < BCRYPT_COST_MIN || cost > BCRYPT_COST_MAX)
-        return FAIL_AT(r, n, "user '%.64s': expected a bcrypt cost from %d to %d", n->key.ptr, BCRYPT_COST_MIN,
-                       BCRYPT_COST_MAX);
+        return FAIL_AT(r, n, "user '%.64s': expected a bcrypt cost from %d to %d", n->key.ptr,
+                       BCRYPT_COST_MIN, BCRYPT_COST_MAX);
     struct web_user *u = &r->config->users[r->config->user_count];
     u->name = sv_dup(n->key);
     u->hash = sv_dup(n->scalar);
@@ -448,8 +445,10 @@ static const struct key tls_keys[] = {
     {"client_allowed_sans", read_allowed_sans},
     {NULL, NULL},
 };
-static const struct key http_keys[] = {{"http2", read_http2}, {"headers", read_headers}, {NULL, NULL}};
-static const struct key rate_keys[] = {{"burst", read_burst}, {"interval", read_interval}, {NULL, NULL}};
+static const struct key http_keys[] = {
+    {"http2", read_http2}, {"headers", read_headers}, {NULL, NULL}};
+static const struct key rate_keys[] = {
+    {"burst", read_burst}, {"interval", read_interval}, {NULL, NULL}};
 
 static int read_section(struct reading *r, const struct yaml_node *n, const struct key *keys)
 {
@@ -489,11 +488,14 @@ static int check_tls(struct reading *r, const struct yaml_node *n)
     if (!has_key)
         return FAIL_AT(r, n, "tls_server_config: one of key and key_file is needed");
     if (has_ca && c->client_auth == WEB_CLIENT_NONE)
-        return FAIL_AT(r, n, "tls_server_config: client_ca and client_ca_file need a client_auth_type");
+        return FAIL_AT(r, n,
+                       "tls_server_config: client_ca and client_ca_file need a client_auth_type");
     if (c->allowed_san_count > 0 && c->client_auth != WEB_CLIENT_REQUIRE_ANY &&
         c->client_auth != WEB_CLIENT_REQUIRE_AND_VERIFY)
-        return FAIL_AT(r, n, "tls_server_config: client_allowed_sans needs client_auth_type RequireAnyClientCert or "
-                             "RequireAndVerifyClientCert");
+        return FAIL_AT(
+            r, n,
+            "tls_server_config: client_allowed_sans needs client_auth_type RequireAnyClientCert or "
+            "RequireAndVerifyClientCert");
     if (c->min_version > c->max_version)
         return FAIL_AT(r, n, "tls_server_config: min_version is above max_version");
     return 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web configuration file of the Prometheus exporter-toolkit (docs/web-configuration.md there): TLS, client
-// certificates, basic auth, response headers, rate limit. Pure: text in, struct out; the files it names are read by
-// io/http_tls. Unknown and duplicate keys are refused. What the toolkit accepts, this accepts, except: client CAs
-// without a certificate in them, a burst below 1 with an interval (the toolkit would refuse every request), and bcrypt
-// costs over 20.
+// The web configuration file of the Prometheus exporter-toolkit (docs/web-configuration.md there):
+// TLS, client certificates, basic auth, response headers, rate limit. Pure: text in, struct out;
+// the files it names are read by io/http_tls. Unknown and duplicate keys are refused. What the
+// toolkit accepts, this accepts, except: client CAs without a certificate in them, a burst below 1
+// with an interval (the toolkit would refuse every request), and bcrypt costs over 20.
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 enum web_client_auth {
     WEB_CLIENT_NONE,
-    WEB_CLIENT_REQUEST, // ask, accept anything
+    WEB_CLIENT_REQUEST,     // ask, accept anything
     WEB_CLIENT_REQUIRE_ANY, // some certificate, unverified
     WEB_CLIENT_VERIFY_IF_GIVEN,
     WEB_CLIENT_REQUIRE_AND_VERIFY,
@@ -60,16 +60,17 @@ struct web_user {
 
 struct web_config {
     bool tls; // the file asks for TLS
-    char *cert_file, *key_file, *client_ca_file; // resolved against the file's directory; win over the texts below
+    char *cert_file, *key_file,
+        *client_ca_file;          // resolved against the file's directory; win over the texts below
     char *cert, *key, *client_ca; // PEM in the file itself
     enum web_client_auth client_auth;
     char *allowed_sans[WEB_LIST_MAX];
     size_t allowed_san_count;
     enum web_tls_version min_version, max_version;
     uint8_t cipher_suites[WEB_LIST_MAX]; // indices of web_ciphers, in order of preference
-    size_t cipher_suite_count; // 0: the library's choice
-    uint8_t curves[WEB_LIST_MAX]; // enum web_curve
-    size_t curve_count; // 0: the library's choice
+    size_t cipher_suite_count;           // 0: the library's choice
+    uint8_t curves[WEB_LIST_MAX];        // enum web_curve
+    size_t curve_count;                  // 0: the library's choice
     bool prefer_server_cipher_suites;
     bool http2; // accepted; this server speaks HTTP/1.1
     struct web_header headers[WEB_HEADERS_MAX];
@@ -80,8 +81,11 @@ struct web_config {
     uint64_t rate_interval_ns; // 0: no limit
 };
 
-// path: of the file, for messages and as the base of relative paths. 0, -EINVAL or -EFBIG with *err (position, key,
-// expectation), -ENOMEM. *out owns what it points to: web_config_deinit, which erases the secrets.
-int must_use web_config_parse(struct sv text, const char *path, struct web_config *out, struct error *err);
+// path: of the file, for messages and as the base of relative paths. 0, -EINVAL or -EFBIG with *err
+// (position, key, expectation), -ENOMEM. *out owns what it points to: web_config_deinit, which
+// erases the secrets.
+int must_use web_config_parse(struct sv text, const char *path, struct web_config *out,
+                              struct error *err);
 void web_config_deinit(struct web_config *c);
-const struct web_user *web_config_find_user(const struct web_config *c, struct sv name); // NULL when absent
+const struct web_user *web_config_find_user(const struct web_config *c,
+                                            struct sv name); // NULL when absent

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves a few bodies with io/http_server, for tests/integration/test_http_server.py and benchmarks. Prints
-// "port N" when it listens; stops on SIGTERM, freeing everything, so that a leak checker sees what is left.
+// Serves a few bodies with io/http_server, for tests/integration/test_http_server.py and
+// benchmarks. Prints "port N" when it listens; stops on SIGTERM, freeing everything, so that a leak
+// checker sees what is left.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,13 +34,16 @@ static struct http_body *make_body(size_t bytes)
         value ^= value << 13;
         value ^= value >> 7;
         value ^= value << 17;
-        buf_add_fmt(&text, "DCGM_FI_DEV_GPU_UTIL{gpu=\"%u\",UUID=\"GPU-00000000-0000-0000-0000-000000000000\"} %u\n",
+        buf_add_fmt(&text,
+                    "DCGM_FI_DEV_GPU_UTIL{gpu=\"%u\",UUID=\"GPU-00000000-0000-0000-0000-"
+                    "000000000000\"} %u\n",
                     (unsigned)(value & 7), (unsigned)(value >> 32 & 1023));
     }
     size_t len = text.len;
     char *data = text.error ? NULL : buf_take(&text, NULL);
     buf_deinit(&text);
-    if ((!data && bytes > 0) || http_body_new(data, len, "text/plain; version=0.0.4; charset=utf-8", &body) < 0)
+    if ((!data && bytes > 0) ||
+        http_body_new(data, len, "text/plain; version=0.0.4; charset=utf-8", &body) < 0)
         abort();
     return body;
 }
@@ -56,13 +60,15 @@ static void reply_stats(struct probe *p, struct http_request *r)
     struct http_server_stats s;
     struct buf text = BUF_INIT(1024);
     http_server_get_stats(p->server, &s);
-    buf_add_fmt(&text,
-                "{\"requests\":%llu,\"denied\":%llu,\"limited\":%llu,\"bad_requests\":%llu,\"connections\":%llu,"
-                "\"refused\":%llu,\"evicted\":%llu,\"timed_out\":%llu,\"open\":%u,\"web_config_ok\":%s}\n",
-                (unsigned long long)s.requests, (unsigned long long)s.denied, (unsigned long long)s.limited,
-                (unsigned long long)s.bad_requests, (unsigned long long)s.connections, (unsigned long long)s.refused,
-                (unsigned long long)s.evicted, (unsigned long long)s.timed_out, s.open,
-                s.web_config_ok ? "true" : "false");
+    buf_add_fmt(
+        &text,
+        "{\"requests\":%llu,\"denied\":%llu,\"limited\":%llu,\"bad_requests\":%llu,\"connections\":"
+        "%llu,"
+        "\"refused\":%llu,\"evicted\":%llu,\"timed_out\":%llu,\"open\":%u,\"web_config_ok\":%s}\n",
+        (unsigned long long)s.requests, (unsigned long long)s.denied, (unsigned long long)s.limited,
+        (unsigned long long)s.bad_requests, (unsigned long long)s.connections,
+        (unsigned long long)s.refused, (unsigned long long)s.evicted,
+        (unsigned long long)s.timed_out, s.open, s.web_config_ok ? "true" : "false");
     http_reply_text(r, 200, buf_sv(&text), NULL, 0);
     buf_deinit(&text);
 }
@@ -95,8 +101,8 @@ static void reply_reload(struct probe *p, struct http_request *r)
     struct error err = ERROR_INIT;
     char text[1024];
     int result = http_server_reload(p->server, &err);
-    http_reply_text(r, result < 0 ? 500 : 200, sv_from(result < 0 ? error_text(&err, text, sizeof(text)) : "ok\n"), NULL,
-                    0);
+    http_reply_text(r, result < 0 ? 500 : 200,
+                    sv_from(result < 0 ? error_text(&err, text, sizeof(text)) : "ok\n"), NULL, 0);
 }
 
 static void handle(void *user, struct http_request *r)
@@ -137,7 +143,8 @@ static void stop(void *user, int signo)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: http_probe [--address A] [--web-config FILE] [--idle-ms N] [--systemd]\n");
+    fprintf(stderr,
+            "usage: http_probe [--address A] [--web-config FILE] [--idle-ms N] [--systemd]\n");
     return 2;
 }
 
@@ -153,7 +160,8 @@ static int parse(int argc, char **argv, struct http_server_config *out)
             out->address = argv[++i];
         else if (strcmp(argv[i], "--web-config") == 0)
             out->web_config_file = argv[++i];
-        else if (strcmp(argv[i], "--idle-ms") == 0 && num_parse_u64(sv_from(argv[++i]), 1, UINT32_MAX, &n) == 0)
+        else if (strcmp(argv[i], "--idle-ms") == 0 &&
+                 num_parse_u64(sv_from(argv[++i]), 1, UINT32_MAX, &n) == 0)
             out->idle_ms = (uint32_t)n;
         else
             return -EINVAL;

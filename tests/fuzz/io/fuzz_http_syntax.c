@@ -13,7 +13,8 @@ static void try_accept_encoding(struct sv text)
 {
     struct accept_encoding a = ACCEPT_ENCODING_INIT;
     accept_encoding_read(&a, text);
-    assert(a.gzip >= -1 && a.gzip <= 1000 && a.identity >= -1 && a.identity <= 1000 && a.any >= -1 && a.any <= 1000);
+    assert(a.gzip >= -1 && a.gzip <= 1000 && a.identity >= -1 && a.identity <= 1000 &&
+           a.any >= -1 && a.any <= 1000);
     (void)accept_encoding_wants_gzip(&a);
 }
 
@@ -23,7 +24,8 @@ static void try_basic(struct sv text)
     struct sv user, password;
     if (http_basic_decode(text, out, sizeof(out), &user, &password) < 0)
         return;
-    assert(user.ptr == out && user.len + 1 + password.len <= sizeof(out) && password.ptr == out + user.len + 1);
+    assert(user.ptr == out && user.len + 1 + password.len <= sizeof(out) &&
+           password.ptr == out + user.len + 1);
     assert(!memchr(user.ptr, ':', user.len));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes either become a web configuration within its caps, with a priority string, or are refused with a reason.
+// Any bytes either become a web configuration within its caps, with a priority string, or are
+// refused with a reason.
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
@@ -23,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(http_tls_priority(&c, priority, sizeof(priority)) == 0);
     assert(strncmp(priority, "NORMAL:-VERS-ALL", 16) == 0);
     assert(c.header_count <= WEB_HEADERS_MAX && c.user_count <= LIMIT_WEB_USERS);
-    assert(!c.tls || ((c.cert || c.cert_file) && (c.key || c.key_file) && c.min_version <= c.max_version));
+    assert(!c.tls ||
+           ((c.cert || c.cert_file) && (c.key || c.key_file) && c.min_version <= c.max_version));
     for (size_t i = 0; i < c.user_count; i++) {
         assert(strlen(c.users[i].hash) == 60);
         assert(web_config_find_user(&c, sv_from(c.users[i].name)));

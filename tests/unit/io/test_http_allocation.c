@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each allocation of ours fails once, from the loop to a server with a web configuration; every run must say -ENOMEM
-// and leak nothing (the sanitizer lane looks). What shared libraries allocate is not touched.
+// Each allocation of ours fails once, from the loop to a server with a web configuration; every run
+// must say -ENOMEM and leak nothing (the sanitizer lane looks). What shared libraries allocate is
+// not touched.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +19,10 @@
 
 #define HASH "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
 
-static const char config_text[] = "http_server_config: {headers: {X-Frame-Options: deny, X-XSS-Protection: '0'}}\n"
-                                  "rate_limit: {burst: 1, interval: 1s}\n"
-                                  "basic_auth_users: {alice: " HASH ", bob: " HASH "}\n";
+static const char config_text[] =
+    "http_server_config: {headers: {X-Frame-Options: deny, X-XSS-Protection: '0'}}\n"
+    "rate_limit: {burst: 1, interval: 1s}\n"
+    "basic_auth_users: {alice: " HASH ", bob: " HASH "}\n";
 static const char tls_text[] = "tls_server_config:\n"
                                "  cert_file: a.pem\n"
                                "  key: b\n"
@@ -66,7 +68,8 @@ void *__wrap_realloc(void *p, size_t bytes)
     return fails_now() ? NULL : __real_realloc(p, bytes);
 }
 
-// Runs work with the first, second, ... allocation failing until a run needs fewer. How many it needs.
+// Runs work with the first, second, ... allocation failing until a run needs fewer. How many it
+// needs.
 static unsigned sweep(int (*work)(void *user), void *user)
 {
     unsigned n = 0;

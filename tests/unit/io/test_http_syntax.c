@@ -166,7 +166,8 @@ static void credentials_longer_than_the_room_are_refused(void **state)
     struct sv user, password;
     // "abc:efghijkl" is 12 bytes, 16 digits.
     assert_int_equal(http_basic_decode(SV("Basic YWJjOmVmZ2hpamts"), out, 12, &user, &password), 0);
-    assert_int_equal(http_basic_decode(SV("Basic YWJjOmVmZ2hpamts"), out, 11, &user, &password), -EINVAL);
+    assert_int_equal(http_basic_decode(SV("Basic YWJjOmVmZ2hpamts"), out, 11, &user, &password),
+                     -EINVAL);
 }
 
 static void addresses_are_read_in_each_form(void **state)
@@ -198,8 +199,9 @@ static void bad_addresses_are_refused_with_the_text_found(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "", "9400", "localhost", "localhost:", ":", ":http", ":65536", ":-1", ": 9400", ":94 00",
-        "::1:9400", "[::1", "[::1]", "[::1]9400", "a[b]:1", "[a]b:1", "unix:", "unix:relative", "unix:x:1",
+        "",       "9400",   "localhost", "localhost:",    ":",        ":http", ":65536",
+        ":-1",    ": 9400", ":94 00",    "::1:9400",      "[::1",     "[::1]", "[::1]9400",
+        "a[b]:1", "[a]b:1", "unix:",     "unix:relative", "unix:x:1",
     };
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         struct http_address a;

@@ -223,7 +223,8 @@ static void readable_descriptor_is_reported_until_drained(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(pipe2(f->pipe, O_CLOEXEC), 0);
-    assert_int_equal(loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, take_byte, f, &f->fd_watch), 0);
+    assert_int_equal(loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, take_byte, f, &f->fd_watch),
+                     0);
     assert_int_equal(write(f->pipe[1], "abc.", 4), 4);
     assert_int_equal(loop_run(f->loop), 0);
     assert_string_equal(f->name, "abc.");
@@ -238,7 +239,8 @@ static void paused_descriptor_is_not_reported(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(pipe2(f->pipe, O_CLOEXEC), 0);
-    assert_int_equal(loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, fd_must_not_be_ready, f, &f->fd_watch), 0);
+    assert_int_equal(
+        loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, fd_must_not_be_ready, f, &f->fd_watch), 0);
     loop_fd_set(f->fd_watch, 0);
     assert_int_equal(write(f->pipe[1], "a", 1), 1);
     assert_int_equal(loop_timer_new(f->loop, stop, f, &f->timer), 0);
@@ -260,7 +262,8 @@ static void broken_descriptor_is_reported_as_both(void **state)
     assert_int_equal(pipe2(f->pipe, O_CLOEXEC), 0);
     assert_int_equal(close(f->pipe[0]), 0);
     f->pipe[0] = -1;
-    assert_int_equal(loop_fd_new(f->loop, f->pipe[1], LOOP_WRITABLE, note_events, f, &f->fd_watch), 0);
+    assert_int_equal(loop_fd_new(f->loop, f->pipe[1], LOOP_WRITABLE, note_events, f, &f->fd_watch),
+                     0);
     assert_int_equal(loop_run(f->loop), 0);
     assert_int_equal(f->status, LOOP_READABLE | LOOP_WRITABLE);
 }
@@ -279,7 +282,8 @@ static void descriptor_watch_may_free_itself_and_its_number_be_used_again(void *
     struct fixture *f = *state;
     for (int round = 0; round < 3; round++) {
         assert_int_equal(pipe2(f->pipe, O_CLOEXEC), 0);
-        assert_int_equal(loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, free_fd_watch, f, &f->fd_watch), 0);
+        assert_int_equal(
+            loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, free_fd_watch, f, &f->fd_watch), 0);
         assert_int_equal(write(f->pipe[1], "a", 1), 1);
         assert_int_equal(loop_run(f->loop), 0);
         assert_int_equal(f->calls, round + 1);
@@ -295,7 +299,8 @@ static void closed_descriptor_is_refused(void **state)
     assert_int_equal(pipe2(f->pipe, O_CLOEXEC), 0);
     int fd = f->pipe[0];
     close(TAKE_FD(f->pipe[0]));
-    assert_int_equal(loop_fd_new(f->loop, fd, LOOP_READABLE, fd_must_not_be_ready, f, &f->fd_watch), -EBADF);
+    assert_int_equal(loop_fd_new(f->loop, fd, LOOP_READABLE, fd_must_not_be_ready, f, &f->fd_watch),
+                     -EBADF);
 }
 
 // --- Signals ---
@@ -372,7 +377,8 @@ static void removed_directory_is_reported_without_a_name(void **state)
 static void missing_directory_is_refused(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(loop_path_new(f->loop, "/nonexistent/podgpu", note_name, f, &f->path_watch), -ENOENT);
+    assert_int_equal(loop_path_new(f->loop, "/nonexistent/podgpu", note_name, f, &f->path_watch),
+                     -ENOENT);
 }
 
 // --- Child processes ---
@@ -433,8 +439,9 @@ static void child_gets_the_named_descriptors_and_no_other(void **state)
     // An inheritable stray, as a careless parent leaves it.
     int stray = open("/dev/null", O_RDONLY);
     assert_true(stray >= 3);
-    run_and_read(f, "for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do "
-                    "[ -e /proc/$$/fd/$i ] && printf '%s ' $i; done; readlink /proc/$$/fd/0",
+    run_and_read(f,
+                 "for i in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do "
+                 "[ -e /proc/$$/fd/$i ] && printf '%s ' $i; done; readlink /proc/$$/fd/0",
                  text, sizeof(text));
     close(stray);
     assert_string_equal(text, "0 1 2 4 /dev/null\n");
@@ -580,7 +587,8 @@ static int forbid_close_range(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {ARRAY_SIZE(code), code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
         return -errno;
     return close_range(100, 100, 0) < 0 && errno == ENOSYS ? 0 : -EINVAL;
 }
@@ -589,10 +597,12 @@ static int forbid_close_range(void)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest old_kernel_tests[] = {CASE(child_gets_the_named_descriptors_and_no_other)};
+    const struct CMUnitTest old_kernel_tests[] = {
+        CASE(child_gets_the_named_descriptors_and_no_other)};
     if (argc == 2 && strcmp(argv[1], "--old-kernel") == 0)
-        return forbid_close_range() < 0 ? 77
-                                        : cmocka_run_group_tests_name("loop, old kernel", old_kernel_tests, NULL, NULL);
+        return forbid_close_range() < 0
+                   ? 77
+                   : cmocka_run_group_tests_name("loop, old kernel", old_kernel_tests, NULL, NULL);
     const struct CMUnitTest tests[] = {
         CASE(timer_repeats_without_drift_and_never_early),
         CASE(stopped_timer_does_not_fire),
