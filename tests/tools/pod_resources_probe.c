@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polls a kubelet socket with the exporter's own poller and prints what comes of it, a line an event, for the tests
-// that play the kubelet. Commands on stdin: `kick`, `quit` (or end of file).
-//   list ROWS PODS SKIPPED, then for each row: row TAB namespace TAB pod TAB container TAB resource TAB id, then end
-//   none                    the list became too old
-//   poll RESULT GRPC-STATUS POLLS FAILURES RATE-LIMITED SHORTS SEEN MICROSECONDS ERROR-TEXT    after each poll
+// Polls a kubelet socket with the exporter's own poller and prints what comes of it, a line an
+// event, for the tests that play the kubelet. Commands on stdin: `kick`, `quit` (or end of file).
+//   list ROWS PODS SKIPPED, then for each row: row TAB namespace TAB pod TAB container TAB resource
+//   TAB id, then end none                    the list became too old poll RESULT GRPC-STATUS POLLS
+//   FAILURES RATE-LIMITED SHORTS SEEN MICROSECONDS ERROR-TEXT    after each poll
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     struct loop_timer *timer;
     struct loop_fd *input;
     if (argc != 7) {
-        fprintf(stderr, "usage: %s SOCKET INTERVAL DEADLINE MAX-AGE GRACE RESOURCE-PREFIX\n", argv[0]);
+        fprintf(stderr, "usage: %s SOCKET INTERVAL DEADLINE MAX-AGE GRACE RESOURCE-PREFIX\n",
+                argv[0]);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
