@@ -581,7 +581,6 @@ static int prepare(struct compile *c)
     n->string_bytes = 1;
     n->rate_ppm = SIM_PPM;
     atomic_store(&n->frozen_ns, INT64_MIN);
-    n->reinit_after_loss = 1;
     add_symbols(n);
     int rc = 0;
     for (size_t i = 0; i < ARRAY_SIZE(defaults) && rc == 0; i++)

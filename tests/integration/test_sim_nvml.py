@@ -26,7 +26,7 @@ class Reader:
         self.node = node
         if init:
             assert self.ask("nvmlInit()") is None
-            self.ask("globals().update(h=[nvmlDeviceGetHandleByIndex(i) for i in range(nvmlDeviceGetCount())])")
+            self.ask_any("globals().update(h=[nvmlDeviceGetHandleByIndex(i) for i in range(nvmlDeviceGetCount())])")
 
     def ask_any(self, expression):
         self.process.stdin.write(" ".join(expression.split()) + "\n")
@@ -632,8 +632,16 @@ def test_an_event_ends_the_wait():
 
 # --- states of the driver and of GPUs ---
 
-def test_a_lost_gpu_is_lost_until_the_library_is_opened_again():
-    with On("lost", at=4) as (node, reader):
+def test_a_lost_gpu_comes_back():
+    with On("lost", at=6) as (node, reader):
+        assert reader.code("nvmlDeviceGetHandleByIndex(1)") == 15
+        node.freeze(11)
+        assert reader.ask("nvmlDeviceGetPowerUsage(nvmlDeviceGetHandleByIndex(1))") > 0
+
+
+def test_where_the_scenario_says_so_a_lost_gpu_is_lost_until_the_library_is_opened_again():
+    text = run_node.scenario_path("lost").read_text().replace("cuda: 12020", "cuda: 12020, reinit_after_loss: 1")
+    with On("lost", at=4, text=text) as (node, reader):
         assert reader.ask("nvmlDeviceGetPowerUsage(h[1])") > 0
         node.freeze(6)
         assert reader.code("nvmlDeviceGetPowerUsage(h[1])") == reader.code("nvmlDeviceGetUUID(h[1])") == 15

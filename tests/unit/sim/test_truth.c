@@ -267,6 +267,7 @@ static void a_loss_sticks_to_those_who_had_the_library_open(void **state)
 {
     struct sim_node *n = node_of(DRIVER "gpus:\n" GPU "script:\n  - {at: 5s, do: set gpu0.lost=1}\n"
                                         "  - {at: 10s, do: set gpu0.lost=0}\n");
+    n->reinit_after_loss = 1;
     assert_int_equal(sim_gpu_return(n, 0, 0, 5 * S - 1), 0);
     assert_int_equal(sim_gpu_return(n, 0, 0, 5 * S), 15);
     assert_int_equal(sim_gpu_return(n, 0, 6 * S, 7 * S), 15);
