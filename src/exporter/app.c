@@ -41,12 +41,16 @@ void app_publish(struct app *a)
     if (a->next_config)
         return; // the inventory already holds the next configuration's fields
     struct render_self self;
-    app_self(a, &self);
     uint64_t now_ns = clock_mono_ns();
+    inventory_expire(&a->inventory, a->config->period_ns, now_ns);
+    app_self(a, &self);
     int r = publisher_publish(a->publisher, a->config, &a->inventory, &self, now_ns);
     if (r < 0)
         log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
     a->published_ns = now_ns;
+    const char *missing = publisher_selection_error(a->publisher);
+    if (missing[0] != '\0' && a->inventory.samples > 0)
+        log_warn("not collecting GPU metrics", LOG_STR("reason", missing), LOG_LIMIT(missing));
 }
 
 static void on_tick(void *user)
@@ -212,6 +216,8 @@ static void log_inert_flags(const struct exporter_options *o)
 {
     for (size_t i = 0; i < o->unavailable_count; i++)
         log_warn("flag is accepted but has no effect", LOG_STR("flag", o->unavailable[i]));
+    if (o->collect_interval_raised)
+        log_warn("collect interval is too short, 100 ms is used");
 }
 
 static int start_watching(struct app *a, struct error *err)

@@ -67,7 +67,7 @@ void app_self(const struct app *a, struct render_self *out)
         .config_reloads = a->reloads,
         .config_failures = a->reload_failures,
         .config_duplicates = a->config->counters.duplicates,
-        .process_metrics = a->options->flags.enable_exporter_metrics,
+        .process_metrics = a->config->exporter_metrics,
     };
     uint64_t sampled_ns = a->inventory.last_sample_ns[FIELD_CLASS_FAST];
     if (sampled_ns > 0)

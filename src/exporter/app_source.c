@@ -13,6 +13,16 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+// Rows of type label become constant text of the page. scratch has room for every row of the configuration.
+static void mark_labels(struct app *a, const struct exporter_config *config, uint16_t *scratch)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < config->counters.count; i++)
+        if (config->counters.rows[i].type == COUNTER_LABEL)
+            scratch[count++] = config->counters.rows[i].field->id;
+    inventory_set_labels(&a->inventory, scratch, count);
+}
+
 // Tells the source and the inventory which fields to keep: the configuration's, each once, ascending.
 int app_watch(struct app *a, const struct exporter_config *config)
 {
@@ -34,6 +44,7 @@ int app_watch(struct app *a, const struct exporter_config *config)
     int r = inventory_set_fields(&a->inventory, fields, unique, watch.watch_id);
     if (r == 0)
         r = source_process_watch(a->source, &watch, fields);
+    mark_labels(a, config, fields); // reuses the memory of fields
     free(fields);
     return r;
 }

@@ -207,6 +207,7 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         return r;
     }
     self->attribution_unknown_ids = p->stats.unknown_ids;
+    self->attribution_rows = p->rows ? p->rows->count : 0;
     self->page_bytes = p->stats.bytes;
     self->page_shut_readers = p->stats.shut_readers;
     const struct render_owners owners = {
@@ -239,6 +240,11 @@ struct http_body *publisher_body(const struct publisher *p, enum text_format for
         return NULL;
     const struct page *page = &p->live[p->live_count - 1];
     return page->bodies[format] ? page->bodies[format] : page->bodies[TEXT_FORMAT_PROMETHEUS];
+}
+
+const char *publisher_selection_error(const struct publisher *p)
+{
+    return render_selection_error(p->render);
 }
 
 void publisher_get_stats(const struct publisher *p, struct publisher_stats *out)

@@ -25,6 +25,9 @@ int must_use publisher_publish(struct publisher *p, const struct exporter_config
 // The current body, or NULL before the first publish. Borrowed until the next publish.
 struct http_body *publisher_body(const struct publisher *p, enum text_format format);
 
+// "" or which device --devices asks for and is not there. Borrowed until the next publish.
+const char *publisher_selection_error(const struct publisher *p);
+
 struct publisher_stats {
     uint64_t pages; // published
     uint64_t failures; // pages that could not be made
