@@ -143,7 +143,10 @@ static int on_admin(void *user, enum admin_command command, struct error *err)
         return r < 0 ? error_set(err, r, "the driver is already released") : 0;
     case ADMIN_ATTACH:
         r = source_process_attach(a->source);
-        return r < 0 ? error_set(err, r, "the driver is already attached") : 0;
+        if (r < 0)
+            return error_set(err, r, "the driver is already attached");
+        inventory_forget_absent(&a->inventory); // GPUs taken out while it was released are no evidence
+        return 0;
     }
     return error_set(err, -ENOSYS, "needs the DCGM source");
 }
