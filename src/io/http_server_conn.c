@@ -33,16 +33,25 @@ void http_conn_shut(struct http_conn *c)
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-static void update_accepting(struct http_server *s)
+static void set_accepting(struct http_server *s, bool accepts)
 {
-    bool may = s->stats.open < LIMIT_HTTP_CONNECTIONS && !s->is_closing;
-    if (may == s->is_accepting)
+    if (accepts == s->is_accepting)
         return;
-    s->is_accepting = may;
+    s->is_accepting = accepts;
     for (size_t i = 0; i < s->listener_count; i++) {
         if (s->listeners[i].watch)
-            loop_fd_set(s->listeners[i].watch, may ? LOOP_READABLE : 0);
+            loop_fd_set(s->listeners[i].watch, accepts ? LOOP_READABLE : 0);
     }
+}
+
+static bool has_room(const struct http_server *s)
+{
+    return s->stats.open < LIMIT_HTTP_CONNECTIONS && !s->is_closing;
+}
+
+static void start_sweep(struct http_server *s)
+{
+    loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
 }
 
 void http_conn_closed(struct http_conn *c)
@@ -57,7 +66,7 @@ void http_conn_closed(struct http_conn *c)
     s->stats.open--;
     if (s->stats.open == 0)
         loop_timer_stop(s->sweep);
-    update_accepting(s);
+    set_accepting(s, has_room(s));
 }
 
 // --- Deadlines ---
@@ -130,7 +139,9 @@ void http_conn_sweep(void *user)
         s->stats.timed_out += c->phase != CONN_IDLE;
         http_conn_shut(c);
     }
-    update_accepting(s); // also after a pause for want of descriptors
+    set_accepting(s, has_room(s)); // also after a pause for want of descriptors
+    if (s->stats.open == 0)
+        loop_timer_stop(s->sweep);
 }
 
 // --- Caps ---
@@ -207,7 +218,7 @@ static void hand_over(struct http_server *s, struct http_conn *c,
 {
     struct http_daemon *d = s->web->tls ? &s->tls : &s->plain;
     if (s->stats.open++ == 0)
-        loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
+        start_sweep(s);
     s->stats.connections++;
     s->arriving = c;
     int fd = c->fd;
@@ -241,31 +252,35 @@ static void admit(struct http_server *s, int fd, const struct sockaddr_storage *
     hand_over(s, c, from, bytes);
 }
 
+// False when no more can be accepted for now.
+static bool accept_one(struct http_listener *l)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t bytes = sizeof(from);
+    int fd = accept4(l->fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        admit(l->server, fd, &from, bytes);
+        return true;
+    }
+    if (errno == EINTR || errno == ECONNABORTED)
+        return true;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        // Out of descriptors or memory: the sweep, or the next connection that ends, asks again.
+        set_accepting(l->server, false);
+        start_sweep(l->server);
+    }
+    return false;
+}
+
 void http_conn_accept(void *user, unsigned events)
 {
     struct http_listener *l = user;
     struct http_server *s = l->server;
     (void)events;
-    for (int i = 0; i < ACCEPT_BATCH && s->stats.open < LIMIT_HTTP_CONNECTIONS; i++) {
-        struct sockaddr_storage from = {0};
-        socklen_t bytes = sizeof(from);
-        int fd = accept4(l->fd, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            admit(s, fd, &from, bytes);
-            continue;
-        }
-        if (errno == EINTR || errno == ECONNABORTED)
-            continue;
-        if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            // Out of descriptors or memory: the sweep asks again.
-            s->is_accepting = false;
-            loop_fd_set(l->watch, 0);
-            loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS,
-                           LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
-        }
-        break;
-    }
+    for (int i = 0; i < ACCEPT_BATCH && has_room(s) && accept_one(l); i++)
+        ;
     if (s->stats.open > 0)
         http_server_run_later(s);
-    update_accepting(s);
+    if (!has_room(s))
+        set_accepting(s, false);
 }
