@@ -83,25 +83,10 @@ static void on_files_changed(void *user)
 
 // --- kubelet ---
 
-static bool is_known_device(const struct inventory *inv, struct sv id)
-{
-    for (size_t i = 0; i < inv->entity_count; i++)
-        if (sv_equals_nocase(id, sv_from(inv->entities[i].info.uuid)))
-            return true;
-    return false;
-}
-
 static bool on_wanted(void *user, struct sv resource, struct sv device_id)
 {
-    struct app *a = user;
-    const struct option_list *extra = &a->options->flags.resource_names;
-    const struct attribute_options none = {0};
-    if (attribute_resource_is_gpu(&none, resource))
-        return true;
-    for (size_t i = 0; i < extra->count; i++)
-        if (sv_equals(resource, sv_from(extra->items[i])))
-            return true;
-    return is_known_device(&a->inventory, attribute_strip_replica(device_id));
+    const struct app *a = user;
+    return publisher_wants(a->publisher, resource, device_id);
 }
 
 static void on_pods(void *user, struct pod_devices *devices)

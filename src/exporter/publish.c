@@ -15,6 +15,8 @@ struct page {
 
 struct publisher {
     const struct exporter_options *options;
+    struct attribute_options attribution;
+    struct sv *resource_names; // what attribution borrows
     struct render *render;
     struct pod_devices *rows;
     bool rows_changed;
@@ -36,13 +38,27 @@ int publisher_new(const struct exporter_options *options, struct publisher **out
     if (!p)
         return -ENOMEM;
     p->options = options;
-    int r = render_new(&p->render);
+    const struct option_list *extra = &options->flags.resource_names;
+    p->resource_names = calloc(extra->count + 1, sizeof(*p->resource_names));
+    int r = p->resource_names ? render_new(&p->render) : -ENOMEM;
     if (r < 0) {
-        free(p);
+        publisher_free(p);
         return r;
     }
+    for (size_t i = 0; i < extra->count; i++)
+        p->resource_names[i] = sv_from(extra->items[i]);
+    p->attribution = (struct attribute_options){
+        .by_device_name = options->gpu_id_by_device_name,
+        .resource_names = p->resource_names,
+        .resource_name_count = extra->count,
+    };
     *out = p;
     return 0;
+}
+
+bool publisher_wants(const struct publisher *p, struct sv resource, struct sv device_id)
+{
+    return attribute_row_is_wanted(&p->attribution, resource, device_id);
 }
 
 static void page_deinit(struct page *page)
@@ -62,6 +78,7 @@ void publisher_free(struct publisher *p)
     free(p->entity_jobs);
     pod_devices_unref(p->rows);
     render_free(p->render);
+    free(p->resource_names);
     free(p);
 }
 
@@ -88,6 +105,8 @@ static struct attribute_device device_of(const struct inventory *inv, size_t i)
         .gpu_instance_id = e->gpu_instance_id,
         .uuid = sv_from(e->uuid),
         .legacy_uuid = sv_from(e->legacy_uuid),
+        .minor_known = e->minor != UINT32_MAX,
+        .minor = e->minor,
     };
     if (d.is_instance && e->parent < inv->entity_count)
         d.parent_uuid = sv_from(inv->entities[e->parent].info.uuid);
@@ -102,21 +121,11 @@ static int work_out_holders(struct publisher *p, const struct inventory *inv)
     if (!p->rows)
         return 0;
     struct attribute_device *devices = calloc(inv->entity_count + 1, sizeof(*devices));
-    struct sv *names = calloc(p->options->flags.resource_names.count + 1, sizeof(*names));
-    int r = -ENOMEM;
-    if (devices && names) {
-        for (size_t i = 0; i < inv->entity_count; i++)
-            devices[i] = device_of(inv, i);
-        for (size_t i = 0; i < p->options->flags.resource_names.count; i++)
-            names[i] = sv_from(p->options->flags.resource_names.items[i]);
-        const struct attribute_options o = {
-            .by_device_name = p->options->gpu_id_by_device_name,
-            .resource_names = names,
-            .resource_name_count = p->options->flags.resource_names.count,
-        };
-        r = attribute(&o, devices, inv->entity_count, p->rows, &p->holders);
-    }
-    free(names);
+    if (!devices)
+        return -ENOMEM;
+    for (size_t i = 0; i < inv->entity_count; i++)
+        devices[i] = device_of(inv, i);
+    int r = attribute(&p->attribution, devices, inv->entity_count, p->rows, &p->holders);
     free(devices);
     return r;
 }

@@ -12,6 +12,8 @@ struct publisher;
 int must_use publisher_new(const struct exporter_options *options, struct publisher **out);
 void publisher_free(struct publisher *p);
 
+// Whether a row of the kubelet's list can matter here: the poller's filter.
+bool publisher_wants(const struct publisher *p, struct sv resource, struct sv device_id);
 // The kubelet's map (referenced here) or NULL. Takes effect with the next publish.
 void publisher_set_pods(struct publisher *p, struct pod_devices *rows);
 // HPC jobs by (GPU, instance); borrowed until the next call.
