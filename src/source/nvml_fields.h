@@ -11,7 +11,7 @@
 
 enum nvml_getter {
     GETTER_SYSTEM, // read once after nvmlInit
-    GETTER_IDENTITY, // of the entity's record
+    GETTER_IDENTITY, // of the entity's record; arg: 0 name, 1 CUDA_VISIBLE_DEVICES, 2 bus id
     GETTER_BRAND,
     GETTER_SERIAL,
     GETTER_PCI,

@@ -62,7 +62,10 @@ static void get_identity(const struct nvml_getter_context *c, uint16_t arg, stru
         visible_device(e, out->text[0]);
         return;
     }
-    set_text(out, 0, e->kind == FRAME_ENTITY_GPU ? e->name : e->profile);
+    if (arg == 2)
+        set_text(out, 0, e->bus_id);
+    else
+        set_text(out, 0, e->kind == FRAME_ENTITY_GPU ? e->name : e->profile);
     set_text(out, 1, e->uuid);
     out->number[0] = e->index;
     out->number[1] = e->minor;
@@ -114,7 +117,6 @@ static void get_pci(const struct nvml_getter_context *c, uint16_t arg, struct nv
 {
     nvmlPciInfo_t pci = {0};
     out->result = GET(c, nvmlDeviceGetPciInfo, &pci);
-    set_text(out, 0, c->entity->record.bus_id);
     out->number[0] = pci.pciDeviceId;
     out->number[1] = pci.pciSubSystemId;
 }
