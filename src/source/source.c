@@ -21,7 +21,8 @@
 #define WALK_PERIOD_NS (5 * NS_PER_S)
 #define RETRY_LEAST_NS NS_PER_S
 #define RETRY_MOST_NS (60 * NS_PER_S)
-#define LOST_RETRY_NS (300 * NS_PER_S) // reopening disturbs the GPUs that are well
+#define LOST_LEAST_NS (15 * NS_PER_S) // reopening disturbs the GPUs that are well
+#define LOST_MOST_NS (300 * NS_PER_S)
 #define NEVER UINT64_MAX
 
 struct source {
@@ -40,7 +41,7 @@ struct source {
     struct buf frame;
     bool ready; // the driver is open
     bool told; // a state has been sent
-    unsigned attempts; // to open since it was last open with a GPU that answers
+    unsigned attempts; // to open since it was last open with all GPUs well
     uint64_t open_ns; // next attempt; NEVER while there is no reason
     uint64_t events_ns, walk_ns;
     unsigned device_files;
@@ -148,25 +149,25 @@ static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text
     }
 }
 
-// 1 s, 2 s, 4 s ... 60 s.
-static void schedule_open(struct source *s)
+// After `least`, twice that, four times ... at most `most`.
+static void schedule_open(struct source *s, uint64_t least, uint64_t most)
 {
-    uint64_t wait = s->attempts < 6 ? RETRY_LEAST_NS << s->attempts : RETRY_MOST_NS;
+    uint64_t wait = s->attempts < 6 ? least << s->attempts : most;
     s->attempts++;
-    s->open_ns = clock_mono_ns() + (wait < RETRY_MOST_NS ? wait : RETRY_MOST_NS);
+    s->open_ns = clock_mono_ns() + (wait < most ? wait : most);
 }
 
-// Why the driver is open again some time later, if at all.
+// A GPU that was lost comes back only when the driver is opened again.
 static void schedule_reopen(struct source *s)
 {
-    if (nvml_devices_all_lost(&s->devices))
-        schedule_open(s);
-    else if (nvml_devices_any_lost(&s->devices))
-        s->open_ns = clock_mono_ns() + LOST_RETRY_NS;
-    else
+    if (nvml_devices_all_lost(&s->devices)) {
+        schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
+    } else if (nvml_devices_any_lost(&s->devices)) {
+        schedule_open(s, LOST_LEAST_NS, LOST_MOST_NS);
+    } else {
         s->open_ns = NEVER;
-    if (!nvml_devices_all_lost(&s->devices))
         s->attempts = 0;
+    }
 }
 
 // The library is unmapped too: a retry then finds what an upgrade has put there.
@@ -177,7 +178,7 @@ static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t r
     s->ready = false;
     log_info("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result), LOG_LIMIT("driver"));
     update_state(s, code, result, text);
-    schedule_open(s);
+    schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
 }
 
 static void announce(struct source *s)
