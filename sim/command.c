@@ -244,6 +244,8 @@ static int verb_fault(struct sim_node *n, int64_t at, const struct words *w, str
         slot->until_ns = f.until_ns;
         atomic_store(&slot->left, atomic_load(&f.left));
         atomic_store(&slot->kind, kind);
+        if (i >= atomic_load(&n->fault_slots))
+            atomic_store(&n->fault_slots, i + 1);
         return 0;
     }
     return error_set(err, -ENOSPC, "no room for another fault (%u)", SIM_MAX_FAULTS);

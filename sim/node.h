@@ -140,7 +140,6 @@ struct sim_instance {
 struct sim_pod {
     uint32_t name, namespace_name, uid; // strings
     uint32_t first_container, containers;
-    uint32_t init_containers; // restartable ones, listed first; part of containers
     int64_t start_ns;
     _Atomic int64_t end_ns;
 };
@@ -247,6 +246,7 @@ struct sim_node {
     uint64_t rate_ppm;            // scenario time per real time
     _Atomic int64_t frozen_ns;    // t while the clock is stopped; INT64_MIN: it runs
     _Atomic uint32_t event_futex; // grows with each live event
+    _Atomic uint32_t fault_slots; // of faults, used so far
     _Atomic uint32_t generation;  // grows with each edit
 
     _Atomic uint32_t segment_count, load_count, process_count, instance_count, pod_count,

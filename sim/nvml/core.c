@@ -100,7 +100,8 @@ static bool fault_take(struct sim_fault *f)
 
 static void meet_faults(struct call *c)
 {
-    for (uint32_t i = 0; i < SIM_MAX_FAULTS; i++) {
+    uint32_t count = atomic_load(&c->node->fault_slots);
+    for (uint32_t i = 0; i < count; i++) {
         struct sim_fault *f = &c->node->faults[i];
         if (!fault_hits(f, c) || !fault_take(f))
             continue;

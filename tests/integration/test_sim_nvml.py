@@ -3,6 +3,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -288,6 +289,23 @@ def test_process_lists_in_all_generations():
                 f"(lambda n, rows: [raw('nvmlDeviceGet{kind}RunningProcesses', h[0], c.byref(n), rows), "
                 "rows[:n.value]])(c.c_uint(9), (Row * 9)())")
             assert code == 0 and sorted(r["pid"] for r in rows) == pids
+
+
+def test_clients_of_mps_have_a_list_of_their_own():
+    with On("mps") as (node, reader):
+        assert [p["pid"] for p in reader.ask("nvmlDeviceGetComputeRunningProcesses_v3(h[0])")] == [8100]
+        rows = reader.ask("nvmlDeviceGetMPSComputeRunningProcesses_v3(h[0])")
+        assert {r["pid"]: r["usedGpuMemory"] >> 20 for r in rows} == {8101: 6000, 8102: 4000}
+        assert reader.ask("nvmlDeviceGetUtilizationRates(h[0]).gpu") == 80
+        rows = reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")
+        assert {r["pid"]: r["smUtil"] for r in rows} == {8100: 0, 8101: 60, 8102: 50}
+
+
+def test_the_clock_runs_at_the_rate_it_was_given():
+    with run_node.SimNode("demo", rate=100, kubelet=False) as node:
+        real, scenario = time.monotonic(), node.node.now()
+        node.wait_until(lambda: node.node.now() - scenario > 20 * NS)
+        assert (node.node.now() - scenario) / NS == pytest.approx(100 * (time.monotonic() - real), rel=0.3)
 
 
 def test_a_short_list_gets_the_size_it_needs():

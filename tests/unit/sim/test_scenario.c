@@ -8,8 +8,8 @@
 #include "base/limits.h"
 
 static const char *const shipped[] = {
-    "bad-text",        "demo", "h100x8", "hang",       "kubelet-big", "kubelet-limited",
-    "kubelet-restart", "lost", "mig",    "old-driver", "post",        "timeslice",
+    "bad-text", "demo", "h100x8", "hang",       "kubelet-big", "kubelet-limited", "kubelet-restart",
+    "lost",     "mig",  "mps",    "old-driver", "post",        "timeslice",
 };
 
 static int compile_file(const char *name, struct sim_node *n, struct error *err)
