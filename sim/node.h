@@ -42,6 +42,7 @@
 #define SIM_NONE UINT32_MAX   // no index
 #define SIM_NODE SIM_MAX_GPUS // as a "GPU": signals of the node itself (kubelet.*, driver.*)
 #define SIM_FOREVER INT64_MAX
+#define SIM_ALWAYS (-SIM_FOREVER / 4) // long before t = 0
 #define SIM_PPM INT64_C(1000000)
 
 // --- Signals ---

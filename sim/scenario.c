@@ -148,7 +148,7 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
         rc = compile_pod(c, y);
     if (rc == 0)
         rc = compile_processes(c, yaml_find(root, "processes"), SIM_NONE,
-                               (struct compile_span){0, SIM_FOREVER});
+                               (struct compile_span){SIM_ALWAYS, SIM_FOREVER});
     if (rc == 0)
         rc = compile_script(c, yaml_find(root, "script"));
     return rc == 0 ? check_loads(c) : rc;

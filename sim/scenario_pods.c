@@ -4,6 +4,12 @@
 
 #include <errno.h>
 
+// What was always there is looked up in what the scenario begins with.
+static int64_t begin(int64_t start)
+{
+    return start < 0 ? 0 : start;
+}
+
 static int compile_device_id(struct compile *c, const struct yaml_node *y, uint32_t resource,
                              uint32_t numa_mask, int64_t at)
 {
@@ -93,9 +99,9 @@ static int compile_process(struct compile *c, const struct yaml_node *y, uint32_
     if (rc == 0)
         rc = compile_time(c, yaml_find(y, "end"), span.end, &end);
     if (rc == 0)
-        rc = compile_at(
-            c, device,
-            sim_find_instance(c->n, device->scalar, p.start_ns, &p.gpu, &p.instance, c->err));
+        rc = compile_at(c, device,
+                        sim_find_instance(c->n, device->scalar, begin(p.start_ns), &p.gpu,
+                                          &p.instance, c->err));
     if (rc == 0)
         rc = process_type(c, yaml_find(y, "type"), &p.type);
     if (rc == 0)
@@ -133,7 +139,7 @@ static int compile_container(struct compile *c, const struct yaml_node *y, uint3
                   : compile_refuse(c, y, "a container has a name");
     out->first_device = c->n->device_count;
     for (const struct yaml_node *d = devices ? devices->first : NULL; rc == 0 && d; d = d->next)
-        rc = compile_device(c, d, span.start, &out->devices);
+        rc = compile_device(c, d, begin(span.start), &out->devices);
     if (rc == 0)
         rc = compile_processes(c, yaml_find(y, "processes"), pod, span);
     return rc;
@@ -164,7 +170,7 @@ int compile_pod(struct compile *c, const struct yaml_node *y)
     if (rc == 0 && uid)
         rc = compile_text(c, uid, &p->uid);
     if (rc == 0)
-        rc = compile_time(c, yaml_find(y, "start"), 0, &span.start);
+        rc = compile_time(c, yaml_find(y, "start"), SIM_ALWAYS, &span.start);
     if (rc == 0)
         rc = compile_time(c, yaml_find(y, "end"), SIM_FOREVER, &span.end);
     uint32_t at = p->first_container;

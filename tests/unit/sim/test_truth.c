@@ -199,6 +199,18 @@ static void a_gpu_does_what_its_processes_do_while_they_live(void **state)
     free(n);
 }
 
+static void what_has_no_start_was_always_there(void **state)
+{
+    struct sim_node *n =
+        node_of(DRIVER "gpus:\n" GPU "    signals: {gpu_percent: 100*load}\n"
+                       "processes: [{device: gpu0, pid: 1, load: 0.5}, {device: gpu0, "
+                       "pid: 2, load: 0.25, start: 0s}]\n");
+    assert_int_equal(sim_load_ppm(n, 0, SIM_NONE, -1), 500000);
+    assert_int_equal(truth(n, SIM_GPU_UTIL, 0), 50);
+    assert_int_equal(truth(n, SIM_GPU_UTIL, 1 * S), 75);
+    free(n);
+}
+
 static void memory_adds_up(void **state)
 {
     struct sim_node *n = node_of(sharers);
@@ -295,6 +307,7 @@ int main(void)
         cmocka_unit_test(large_whole_numbers_keep_their_last_digit),
         cmocka_unit_test(absent_and_failing_signals_give_their_code),
         cmocka_unit_test(a_gpu_does_what_its_processes_do_while_they_live),
+        cmocka_unit_test(what_has_no_start_was_always_there),
         cmocka_unit_test(memory_adds_up),
         cmocka_unit_test(a_load_that_is_set_reaches_the_integral_from_then_on),
         cmocka_unit_test(an_instance_weighs_its_slices),
