@@ -52,11 +52,11 @@ static bool take_number(struct sv *s, uint64_t most, uint32_t *out)
 }
 
 // "0000:1b:00", perhaps with ".0".
-static bool take_address(struct sv *s, uint32_t *out_key)
+static bool take_address(struct sv *s, uint64_t *out_key)
 {
     uint32_t domain, bus, device, function;
-    if (!take_hex(s, 8, &domain) || !take(s, SV(":")) || !take_hex(s, 2, &bus) || !take(s, SV(":")) ||
-        !take_hex(s, 2, &device) || domain > 0xffff)
+    if (!take_hex(s, 8, &domain) || !take(s, SV(":")) || !take_hex(s, 2, &bus) ||
+        !take(s, SV(":")) || !take_hex(s, 2, &device))
         return false;
     if (take(s, SV(".")) && !take_hex(s, 1, &function))
         return false;
@@ -64,12 +64,13 @@ static bool take_address(struct sv *s, uint32_t *out_key)
     return true;
 }
 
-bool kmsg_bus_key_parse(struct sv bus_id, uint32_t *out_key)
+bool kmsg_bus_key_parse(struct sv bus_id, uint64_t *out_key)
 {
     return take_address(&bus_id, out_key) && bus_id.len == 0;
 }
 
-// The text of a record whose prefix says that the kernel wrote it (facility 0), or of a line without prefix.
+// The text of a record whose prefix says that the kernel wrote it (facility 0), or of a line
+// without prefix.
 static bool kernel_text(struct sv *line)
 {
     size_t end = sv_find_char(*line, '\n');

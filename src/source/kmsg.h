@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XID lines of the kernel log. When the GPU's firmware hangs, NVML stops answering, but the driver still writes
+// XID lines of the kernel log. When the GPU's firmware hangs, NVML stops answering, but the driver
+// still writes
 //   NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=foo, text
 //   NVRM: Xid (PCI:0000:1b:00 GPU-I:05 GPU-CI:00): 94, pid='<unknown>', text
 // (formats of NVIDIA's open kernel modules). Records of /dev/kmsg and plain lines are both read.
@@ -11,20 +12,20 @@
 #include "base/sv.h"
 
 struct kmsg_xid {
-    uint32_t bus_key; // kmsg_bus_key()
+    uint64_t bus_key; // kmsg_bus_key()
     uint32_t xid;
     uint32_t gpu_instance_id; // UINT32_MAX: the line names none
-    char text[160]; // the line from "Xid" on, printable, cut at a character boundary
+    char text[160];           // the line from "Xid" on, printable, cut at a character boundary
 };
 
 // One number for a PCI address; the function is always 0.
-static inline uint32_t kmsg_bus_key(uint32_t domain, uint32_t bus, uint32_t device)
+static inline uint64_t kmsg_bus_key(uint32_t domain, uint32_t bus, uint32_t device)
 {
-    return domain << 16 | (bus & 0xff) << 8 | (device & 0xff);
+    return (uint64_t)domain << 16 | (bus & 0xff) << 8 | (device & 0xff);
 }
-// Of NVML's "0000000A:1B:00.0"; false when it is not such a text, or the domain is over 16 bits.
-bool kmsg_bus_key_parse(struct sv bus_id, uint32_t *out_key);
+// Of NVML's "0000000A:1B:00.0"; false when it is not such a text.
+bool kmsg_bus_key_parse(struct sv bus_id, uint64_t *out_key);
 
-// One record of /dev/kmsg ("6,1234,5678,-;text\n KEY=value") or one line. True when it is the driver's own XID line
-// (a record written by a program is none). Engine: any bytes will do.
+// One record of /dev/kmsg ("6,1234,5678,-;text\n KEY=value") or one line. True when it is the
+// driver's own XID line (a record written by a program is none). Engine: any bytes will do.
 bool kmsg_parse(struct sv line, struct kmsg_xid *out);

@@ -49,7 +49,8 @@ static bool read_some(struct kmsg_reader *k, struct line_buffer *b)
         size_t room = k->is_device ? sizeof(b->bytes) : sizeof(b->bytes) - b->len;
         ssize_t n = read(k->fd, b->bytes + (k->is_device ? 0 : b->len), room);
         if (n < 0 && (errno == EINTR || errno == EPIPE || errno == EINVAL))
-            continue; // EPIPE: records were overwritten before we came; EINVAL: a record larger than the buffer
+            continue; // EPIPE: records were overwritten before we came; EINVAL: a record larger
+                      // than the buffer
         if (n < 0)
             return errno == EAGAIN;
         if (n == 0)

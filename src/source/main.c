@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// podgpu-source: the helper process that loads a vendor's library, so that its crashes and hangs are not the exporter's.
-// Started by podgpu-exporter with a socket as fd 3 and the shared call page as fd 4 (gpu/frame.h).
+// podgpu-source: the helper process that loads a vendor's library, so that its crashes and hangs
+// are not the exporter's. Started by podgpu-exporter with a socket as fd 3 and the shared call page
+// as fd 4 (gpu/frame.h).
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -16,8 +17,9 @@
 #include "base/num.h"
 #include "source/source.h"
 
-#define USAGE \
-    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH] [--device-dir PATH]\n" \
+#define USAGE                                                                                      \
+    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH] [--device-dir "    \
+    "PATH]\n"                                                                                      \
     "podgpu-exporter starts it; it is of no use by hand.\n"
 
 static int usage(const char *what, const char *word)
@@ -49,8 +51,8 @@ static int parse(int argc, char **argv, struct source_options *o)
     return 0;
 }
 
-// Dies with the exporter, even while a call into the driver never returns. The parent may have died before this; the
-// closed socket then says so.
+// Dies with the exporter, even while a call into the driver never returns. The parent may have died
+// before this; the closed socket then says so.
 static void follow_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -72,7 +74,8 @@ static void tidy_descriptors(void)
     (void)fcntl(FRAME_CALL_PAGE_FD, F_SETFD, FD_CLOEXEC);
 }
 
-// When memory is short, the kernel takes this process rather than the exporter, which starts another.
+// When memory is short, the kernel takes this process rather than the exporter, which starts
+// another.
 static void prefer_as_victim(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -88,8 +91,8 @@ static struct frame_call_page *map_page(void)
     struct stat st;
     if (fstat(FRAME_CALL_PAGE_FD, &st) < 0 || st.st_size < FRAME_CALL_PAGE_BYTES)
         return NULL;
-    void *page =
-        mmap(NULL, FRAME_CALL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, FRAME_CALL_PAGE_FD, 0);
+    void *page = mmap(NULL, FRAME_CALL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      FRAME_CALL_PAGE_FD, 0);
     return page == MAP_FAILED ? NULL : page;
 }
 

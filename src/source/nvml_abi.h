@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What podgpu uses of NVIDIA's NVML interface, declared by ourselves with NVIDIA's public names, so that no vendor
-// header is needed to build. Layouts are those of the public header nvml.h of CUDA 11.0 to 13.3 on LP64 and are
-// asserted below; where a struct changed over the years, the largest is declared and the older size is named.
+// What podgpu uses of NVIDIA's NVML interface, declared by ourselves with NVIDIA's public names, so
+// that no vendor header is needed to build. Layouts are those of the public header nvml.h of CUDA
+// 11.0 to 13.3 on LP64 and are asserted below; where a struct changed over the years, the largest
+// is declared and the older size is named.
 #pragma once
 
 #include <stddef.h>
@@ -42,10 +43,12 @@ typedef struct nvmlEventSet_st *nvmlEventSet_t;
 typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
 
 // A versioned struct starts with sizeof | version << 24.
-#define NVML_STRUCT_VERSION(type, version) ((unsigned int)(sizeof(type) | ((unsigned int)(version) << 24)))
+#define NVML_STRUCT_VERSION(type, version)                                                         \
+    ((unsigned int)(sizeof(type) | ((unsigned int)(version) << 24)))
 
 #define NVML_ABI_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type ": size")
-#define NVML_ABI_AT(type, member, at) _Static_assert(offsetof(type, member) == (at), #type "." #member ": offset")
+#define NVML_ABI_AT(type, member, at)                                                              \
+    _Static_assert(offsetof(type, member) == (at), #type "." #member ": offset")
 
 enum {
     NVML_INIT_FLAG_NO_GPUS = 1,
@@ -109,7 +112,8 @@ enum {
 #define NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE 16
 #define NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE 32
 
-// _v3 and _v2; the first generation lacks busId and carries 16 reserved bytes at 36 (52 bytes in all).
+// _v3 and _v2; the first generation lacks busId and carries 16 reserved bytes at 36 (52 bytes in
+// all).
 typedef struct {
     char busIdLegacy[16];
     unsigned int domain;
@@ -366,7 +370,8 @@ typedef struct {
 NVML_ABI_SIZE(nvmlGpmMetric_t, 40);
 NVML_ABI_AT(nvmlGpmMetric_t, value, 8);
 
-// The array's capacity grew (98, 210, 333) under the same version 1: the largest, zeroed, is safe with each library.
+// The array's capacity grew (98, 210, 333) under the same version 1: the largest, zeroed, is safe
+// with each library.
 #define NVML_GPM_METRIC_MAX 333
 typedef struct {
     unsigned int version; // plain 1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way to call NVML: fills the shared call page before and clears it after, so that the exporter can tell which
-// call on which GPU hangs, and counts. A function the library lacks costs nothing and is FUNCTION_NOT_FOUND.
+// The one way to call NVML: fills the shared call page before and clears it after, so that the
+// exporter can tell which call on which GPU hangs, and counts. A function the library lacks costs
+// nothing and is FUNCTION_NOT_FOUND.
 #pragma once
 
 #include <string.h>
@@ -10,7 +11,8 @@
 
 #define NVML_NO_GPU UINT32_MAX
 
-static inline void nvml_call_enter(struct nvml *n, uint32_t gpu_index, const char *name, size_t name_bytes)
+static inline void nvml_call_enter(struct nvml *n, uint32_t gpu_index, const char *name,
+                                   size_t name_bytes)
 {
     struct frame_call_page *page = n->page;
     memcpy(page->call, name, name_bytes);
@@ -27,10 +29,11 @@ static inline nvmlReturn_t nvml_call_leave(struct nvml *n, nvmlReturn_t result)
 }
 
 // nvml_call(n, gpu_index, nvmlDeviceGetName, device, text, sizeof(text))
-#define nvml_call(n, gpu_index, function, ...) \
-    ({ \
-        _Static_assert(sizeof(#function) <= sizeof((n)->page->call), "the call page holds the name"); \
-        (n)->fn.function ? (nvml_call_enter((n), (gpu_index), #function, sizeof(#function)), \
-                            nvml_call_leave((n), (n)->fn.function(__VA_ARGS__))) \
-                         : NVML_ERROR_FUNCTION_NOT_FOUND; \
+#define nvml_call(n, gpu_index, function, ...)                                                     \
+    ({                                                                                             \
+        _Static_assert(sizeof(#function) <= sizeof((n)->page->call),                               \
+                       "the call page holds the name");                                            \
+        (n)->fn.function ? (nvml_call_enter((n), (gpu_index), #function, sizeof(#function)),       \
+                            nvml_call_leave((n), (n)->fn.function(__VA_ARGS__)))                   \
+                         : NVML_ERROR_FUNCTION_NOT_FOUND;                                          \
     })

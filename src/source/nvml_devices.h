@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs and MIG GPU instances of the node as the exporter will see them: a GPU, then its instances, then the next
-// GPU. One list is alive at a time; a walk makes the next one, and what is still there keeps its running state (GPM
-// samples, rate bases).
+// The GPUs and MIG GPU instances of the node as the exporter will see them: a GPU, then its
+// instances, then the next GPU. One list is alive at a time; a walk makes the next one, and what is
+// still there keeps its running state (GPM samples, rate bases).
 #pragma once
 
 #include <stdbool.h>
@@ -14,31 +14,33 @@
 
 struct nvml_entity {
     struct frame_entity record; // as it is sent
-    nvmlDevice_t device; // GPU: its handle, NULL when there is none; instance: handle of its first compute instance
-    bool mig_capable; // GPU: nvmlDeviceGetMigMode answers
-    bool xid_armed; // GPU: its XID events are registered
-    bool reset_seen; // GPU: a call has said RESET_REQUIRED since the last walk
+    nvmlDevice_t device; // GPU: its handle, NULL when there is none; instance: handle of its first
+                         // compute instance
+    bool mig_capable;    // GPU: nvmlDeviceGetMigMode answers
+    bool xid_armed;      // GPU: its XID events are registered
+    bool reset_seen;     // GPU: a call has said RESET_REQUIRED since the last walk
     struct nvml_gpm gpm;
     struct nvml_rates rates; // GPU only
 };
 
 struct nvml_devices {
     struct nvml_entity *list; // owned
-    uint32_t count; // <= LIMIT_ENTITIES
-    uint32_t gpus; // of them
-    uint32_t generation; // of the list as last announced
-    uint64_t skipped; // bit per NVML index: never called
+    uint32_t count;           // <= LIMIT_ENTITIES
+    uint32_t gpus;            // of them
+    uint32_t generation;      // of the list as last announced
+    uint64_t skipped;         // bit per NVML index: never called
 };
 
-// All GPUs anew, after nvml_init. What cannot be asked keeps its place and, when it was known at that index before,
-// its identity. *out_changed: the records differ from those before. NVML_SUCCESS, or why the count cannot be had
-// (the list is then as before). -ENOMEM is told as NVML_ERROR_MEMORY.
+// All GPUs anew, after nvml_init. What cannot be asked keeps its place and, when it was known at
+// that index before, its identity. *out_changed: the records differ from those before.
+// NVML_SUCCESS, or why the count cannot be had (the list is then as before). -ENOMEM is told as
+// NVML_ERROR_MEMORY.
 nvmlReturn_t nvml_devices_enumerate(struct nvml *n, struct nvml_devices *d, bool *out_changed);
-// The MIG layout of each GPU again, and whether each is still itself. GPUs that are not UP are asked once whether they
-// are back. As above.
+// The MIG layout of each GPU again, and whether each is still itself. GPUs that are not UP are
+// asked once whether they are back. As above.
 nvmlReturn_t nvml_devices_walk(struct nvml *n, struct nvml_devices *d, bool *out_changed);
-// A call told that the GPU of this entity is lost or needs a reset: it and its instances change state. True when this
-// is news. Anything but LOST and RESET_REQUIRED is ignored.
+// A call told that the GPU of this entity is lost or needs a reset: it and its instances change
+// state. True when this is news. Anything but LOST and RESET_REQUIRED is ignored.
 bool nvml_devices_mark(struct nvml_devices *d, uint32_t entity, enum frame_entity_state state);
 // Forgets handles and frees samples, keeps the records (state LOST): for nvmlShutdown, before it.
 void nvml_devices_release(struct nvml *n, struct nvml_devices *d);
@@ -53,11 +55,5 @@ static inline bool nvml_entity_is_gpu(const struct nvml_entity *e)
     return e->record.kind == FRAME_ENTITY_GPU;
 }
 
-// Engines, for tests too.
-// "0000000A:1B:00.0" from the numbers, as NVML writes it.
-void nvml_format_bus_id(char out[32], unsigned int domain, unsigned int bus, unsigned int device);
-// The GPU instance's profile from the name of its MIG device ("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb" gives
-// "3g.20gb"), else by the rule "<slices>g.<ceil(MiB/1024)>gb"; "" when neither is known.
-void nvml_mig_profile(char out[32], const char *device_name, unsigned int slices, unsigned long long memory_mib);
 // What a call's result says of the whole GPU: LOST, RESET_REQUIRED, or UP when it says nothing.
 enum frame_entity_state nvml_state_of(nvmlReturn_t result);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One unsupported bit makes the driver refuse the whole mask, so each kind is registered by itself, XID first.
+// One unsupported bit makes the driver refuse the whole mask, so each kind is registered by itself,
+// XID first.
 #include "source/nvml_events.h"
 
 #include "base/log.h"
@@ -12,15 +13,18 @@ static bool arm_gpu(struct nvml *n, struct nvml_events *ev, struct nvml_entity *
 {
     unsigned long long supported = 0;
     uint32_t index = e->record.index;
-    nvmlReturn_t result = nvml_call(n, index, nvmlDeviceGetSupportedEventTypes, e->device, &supported);
+    nvmlReturn_t result =
+        nvml_call(n, index, nvmlDeviceGetSupportedEventTypes, e->device, &supported);
     if (result == NVML_SUCCESS && !(supported & nvmlEventTypeXidCriticalError))
         return true;
-    result = nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventTypeXidCriticalError, ev->set);
+    result = nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventTypeXidCriticalError,
+                       ev->set);
     if (result == NVML_ERROR_UNKNOWN)
         return false;
     e->xid_armed = result == NVML_SUCCESS;
     if (e->xid_armed && (supported & nvmlEventMigConfigChange))
-        (void)nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventMigConfigChange, ev->set);
+        (void)nvml_call(n, index, nvmlDeviceRegisterEvents, e->device, nvmlEventMigConfigChange,
+                        ev->set);
     return true;
 }
 
@@ -66,19 +70,33 @@ static nvmlReturn_t take_event(struct nvml *n, struct nvml_events *ev, nvmlEvent
     return nvml_call(n, NVML_NO_GPU, nvmlEventSetWait, ev->set, data, 0);
 }
 
+// The driver hands out the handle it gave before; should it not, it can still tell the index.
+static uint32_t find_gpu(struct nvml *n, const struct nvml_devices *d, nvmlDevice_t device)
+{
+    uint32_t gpu = nvml_devices_find(d, device);
+    unsigned int index = 0;
+    if (gpu != UINT32_MAX ||
+        nvml_call(n, NVML_NO_GPU, nvmlDeviceGetIndex, device, &index) != NVML_SUCCESS)
+        return gpu;
+    for (uint32_t i = 0; i < d->count; i++)
+        if (nvml_entity_is_gpu(&d->list[i]) && d->list[i].record.index == index)
+            return i;
+    return UINT32_MAX;
+}
+
 static unsigned handle_event(struct nvml *n, struct nvml_devices *d, struct xid_board *board,
                              const nvmlEventData_t *data)
 {
-    uint32_t gpu = nvml_devices_find(d, data->device);
     if (data->eventType & nvmlEventMigConfigChange)
         return NVML_EVENTS_MIG_CHANGED;
-    if (!(data->eventType & nvmlEventTypeXidCriticalError) || gpu == UINT32_MAX)
-        return 0;
-    (void)xid_board_event(board, gpu, (uint32_t)data->eventData, data->gpuInstanceId);
+    uint32_t gpu = find_gpu(n, d, data->device);
+    if ((data->eventType & nvmlEventTypeXidCriticalError) && gpu != UINT32_MAX)
+        (void)xid_board_event(board, gpu, (uint32_t)data->eventData, data->gpuInstanceId);
     return 0;
 }
 
-static unsigned handle_failure(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d, nvmlReturn_t result)
+static unsigned handle_failure(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d,
+                               nvmlReturn_t result)
 {
     if (result == NVML_ERROR_UNINITIALIZED)
         return NVML_EVENTS_UNINITIALIZED;
@@ -89,7 +107,8 @@ static unsigned handle_failure(struct nvml *n, struct nvml_events *ev, struct nv
     return nvml_state_of(result) == FRAME_ENTITY_UP ? 0 : NVML_EVENTS_GPU_LOST;
 }
 
-unsigned nvml_events_poll(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d, struct xid_board *board)
+unsigned nvml_events_poll(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d,
+                          struct xid_board *board)
 {
     unsigned found = 0;
     for (unsigned i = 0; ev->set && i < TAKEN_MAX; i++) {

@@ -16,8 +16,9 @@ static void refuse(struct nvml_field_values *f, uint32_t id)
     f->refused[id / 64] |= UINT64_C(1) << id % 64;
 }
 
-// nvml.h of CUDA 12.9 (driver 575) gives ids 251 to 273 to other fields than the headers before (12.8) and after
-// (13.0): what 269 means there is not sure, and a number under the wrong name is worse than none.
+// nvml.h of CUDA 12.9 (driver 575) gives ids 251 to 273 to other fields than the headers before
+// (12.8) and after (13.0): what 269 means there is not sure, and a number under the wrong name is
+// worse than none.
 void nvml_field_values_init(struct nvml_field_values *f, const char *driver_version)
 {
     uint64_t branch = 0;
@@ -49,14 +50,16 @@ static uint64_t integer_of(const nvmlValue_t *value, int type)
     }
 }
 
-// The type a driver names may be wrong (r545 calls the memory temperature a double, some call ECC counts so): an
-// integer type is believed, double only where the type is, else what is expected is read.
+// The type a driver names may be wrong (r545 calls the memory temperature a double, some call ECC
+// counts so): an integer type is believed, double only where the type is, else what is expected is
+// read.
 void nvml_field_value_read(const nvmlFieldValue_t *record, struct nvml_value *value)
 {
     value->result = record->nvmlReturn;
     value->driver_us = record->timestamp;
     // Left as it was zeroed: the driver does not know the id. DCGM reads it so too.
-    if (record->nvmlReturn == NVML_SUCCESS && !record->timestamp && record->valueType == NVML_VALUE_TYPE_DOUBLE)
+    if (record->nvmlReturn == NVML_SUCCESS && !record->timestamp &&
+        record->valueType == NVML_VALUE_TYPE_DOUBLE)
         value->result = NVML_ERROR_NOT_SUPPORTED;
     if (value->result != NVML_SUCCESS)
         return;
@@ -66,7 +69,8 @@ void nvml_field_value_read(const nvmlFieldValue_t *record, struct nvml_value *va
         value->number = record->value.uiVal;
     else
         value->number = record->value.ullVal;
-    value->real = record->valueType == NVML_VALUE_TYPE_DOUBLE ? record->value.dVal : (double)value->number;
+    value->real =
+        record->valueType == NVML_VALUE_TYPE_DOUBLE ? record->value.dVal : (double)value->number;
     if (value->expect == EXPECT_TYPED && !isfinite(value->real))
         value->result = NVML_ERROR_NO_DATA;
 }
@@ -76,7 +80,8 @@ static bool is_refused(const struct nvml_field_values *f, uint32_t id)
     return id >= NVML_FIELD_VALUE_IDS || (f->refused[id / 64] >> id % 64 & 1);
 }
 
-static nvmlReturn_t ask(struct nvml *n, nvmlDevice_t device, uint32_t gpu_index, nvmlFieldValue_t *list, uint32_t count)
+static nvmlReturn_t ask(struct nvml *n, nvmlDevice_t device, uint32_t gpu_index,
+                        nvmlFieldValue_t *list, uint32_t count)
 {
     return nvml_call(n, gpu_index, nvmlDeviceGetFieldValues, device, (int)count, list);
 }
@@ -88,7 +93,8 @@ static void prepare(nvmlFieldValue_t *record, const struct nvml_value *value)
     record->scopeId = value->scope;
 }
 
-// After a whole call failed: each id alone, and those that fail are not asked again. When all fail it is not the ids.
+// After a whole call failed: each id alone, and those that fail are not asked again. When all fail
+// it is not the ids.
 static nvmlReturn_t ask_one_by_one(struct nvml *n, struct nvml_field_values *f, nvmlDevice_t device,
                                    uint32_t gpu_index, struct nvml_value *values, uint32_t count)
 {

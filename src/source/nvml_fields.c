@@ -18,7 +18,9 @@ const struct nvml_recipe *nvml_recipe_find(uint16_t field)
         else
             high = middle;
     }
-    return low < nvml_recipe_count && nvml_recipe_table[low].field == field ? &nvml_recipe_table[low] : NULL;
+    return low < nvml_recipe_count && nvml_recipe_table[low].field == field
+               ? &nvml_recipe_table[low]
+               : NULL;
 }
 
 enum frame_status nvml_status_of(nvmlReturn_t result)
@@ -50,8 +52,8 @@ enum frame_status nvml_status_of(nvmlReturn_t result)
 
 bool nvml_status_is_final(enum frame_status status)
 {
-    return status == FRAME_NOT_SUPPORTED || status == FRAME_NO_SYMBOL || status == FRAME_NO_PERMISSION ||
-           status == FRAME_NEEDS_DCGM || status == FRAME_NEEDS_GPM;
+    return status == FRAME_NOT_SUPPORTED || status == FRAME_NO_SYMBOL ||
+           status == FRAME_NO_PERMISSION || status == FRAME_NEEDS_DCGM || status == FRAME_NEEDS_GPM;
 }
 
 double nvml_unpack_ber(uint64_t packed)
@@ -146,10 +148,12 @@ static void give_number(enum nvml_convert convert, uint64_t number, struct nvml_
     }
 }
 
-void nvml_convert(const struct nvml_recipe *recipe, const struct nvml_reading *reading, struct nvml_output *out)
+void nvml_convert(const struct nvml_recipe *recipe, const struct nvml_reading *reading,
+                  struct nvml_output *out)
 {
     *out = (struct nvml_output){.status = nvml_status_of(reading->result)};
-    if (out->status == FRAME_OK && recipe->convert != CONVERT_TEXT && recipe->pick < NVML_READING_NUMBERS)
+    if (out->status == FRAME_OK && recipe->convert != CONVERT_TEXT &&
+        recipe->pick < NVML_READING_NUMBERS)
         out->status = reading->status[recipe->pick];
     if (out->status != FRAME_OK) {
         out->i64 = out->status == FRAME_VENDOR_ERROR ? reading->result : 0;

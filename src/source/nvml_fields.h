@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes: for each DCGM field that NVML can give, the call behind it, which of its numbers is meant and how that
-// becomes the number DCGM publishes. One call serves all watched fields that come from it.
+// Recipes: for each DCGM field that NVML can give, the call behind it, which of its numbers is
+// meant and how that becomes the number DCGM publishes. One call serves all watched fields that
+// come from it.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +11,7 @@
 #include "source/nvml_devices.h"
 
 enum nvml_getter {
-    GETTER_SYSTEM, // read once after nvmlInit
+    GETTER_SYSTEM,   // read once after nvmlInit
     GETTER_IDENTITY, // of the entity's record; arg: 0 name, 1 CUDA_VISIBLE_DEVICES, 2 bus id
     GETTER_BRAND,
     GETTER_SERIAL,
@@ -58,26 +59,26 @@ enum nvml_getter {
     GETTER_VIRTUALIZATION_MODE,
     GETTER_VGPU_LICENSE,
     GETTER_PLATFORM,
-    GETTER_CALL_COUNT, // all above have a function in nvml_getters.c
+    GETTER_CALL_COUNT,                      // all above have a function in nvml_getters.c
     GETTER_FIELD_VALUE = GETTER_CALL_COUNT, // arg: NVML_FI_*; pick: enum nvml_expect
     GETTER_NVLINK_RATE, // arg: link or NVML_ARG_ALL_LINKS; pick: enum nvml_nvlink_direction
-    GETTER_GPM, // arg: NVML_GPM_METRIC_*
+    GETTER_GPM,         // arg: NVML_GPM_METRIC_*
     GETTER_XID,
 };
 
 #define NVML_ARG_ALL_LINKS 0xffff
 
 enum nvml_convert {
-    CONVERT_I64, // the number as it is
-    CONVERT_DOUBLE, // the number as it is, as a double
-    CONVERT_MIB, // bytes to MiB, floor
-    CONVERT_WATTS, // mW to W
+    CONVERT_I64,         // the number as it is
+    CONVERT_DOUBLE,      // the number as it is, as a double
+    CONVERT_MIB,         // bytes to MiB, floor
+    CONVERT_WATTS,       // mW to W
     CONVERT_WHOLE_WATTS, // mW to W, integer division as DCGM does for limits
-    CONVERT_CELSIUS, // over 200 is garbage
-    CONVERT_HERTZ, // MHz to Hz
-    CONVERT_JOULES, // mJ to J
+    CONVERT_CELSIUS,     // over 200 is garbage
+    CONVERT_HERTZ,       // MHz to Hz
+    CONVERT_JOULES,      // mJ to J
     CONVERT_PERCENT_TO_RATIO,
-    CONVERT_BER, // packed bit error rate
+    CONVERT_BER,  // packed bit error rate
     CONVERT_REAL, // the reading's double
     CONVERT_TEXT,
     // GPM metrics
@@ -88,18 +89,18 @@ enum nvml_convert {
 
 // What a field value holds when the driver calls it a double.
 enum nvml_expect {
-    EXPECT_U32, // that is a mistake
-    EXPECT_U64, // that is a mistake
+    EXPECT_U32,   // that is a mistake
+    EXPECT_U64,   // that is a mistake
     EXPECT_TYPED, // then it is one
 };
 
 struct nvml_recipe {
     uint16_t field; // DCGM field id
     uint16_t arg;
-    uint8_t getter; // enum nvml_getter
-    uint8_t pick; // which number or text of the reading
-    uint8_t convert; // enum nvml_convert
-    uint8_t cost; // enum field_class, as in the catalogue
+    uint8_t getter;   // enum nvml_getter
+    uint8_t pick;     // which number or text of the reading
+    uint8_t convert;  // enum nvml_convert
+    uint8_t cost;     // enum field_class, as in the catalogue
     uint8_t instance; // 1: each MIG instance has its own
 };
 
@@ -123,7 +124,8 @@ void nvml_system_read(struct nvml *n, struct nvml_system *s);
 // What one call gave.
 struct nvml_reading {
     nvmlReturn_t result;
-    uint8_t status[NVML_READING_NUMBERS]; // enum frame_status of each number, FRAME_OK when the call gave it
+    uint8_t status[NVML_READING_NUMBERS];  // enum frame_status of each number, FRAME_OK when the
+                                           // call gave it
     uint64_t number[NVML_READING_NUMBERS]; // signed ones in two's complement
     double real;
     char text[2][NVML_READING_TEXT_BYTES];
@@ -137,7 +139,8 @@ struct nvml_getter_context {
 };
 
 // Makes the call of a getter below GETTER_CALL_COUNT. *out is zeroed first.
-void nvml_get(const struct nvml_getter_context *c, enum nvml_getter getter, uint16_t arg, struct nvml_reading *out);
+void nvml_get(const struct nvml_getter_context *c, enum nvml_getter getter, uint16_t arg,
+              struct nvml_reading *out);
 
 // A number that is ready to be sent.
 struct nvml_output {
@@ -147,10 +150,13 @@ struct nvml_output {
     double f64;
     struct sv text; // borrowed from the reading
 };
-void nvml_convert(const struct nvml_recipe *recipe, const struct nvml_reading *reading, struct nvml_output *out);
+void nvml_convert(const struct nvml_recipe *recipe, const struct nvml_reading *reading,
+                  struct nvml_output *out);
 // What a return code means for one field of one entity.
 enum frame_status nvml_status_of(nvmlReturn_t result);
-// True for a status that stays as it is until the GPUs are enumerated again: the call need not be made.
+// True for a status that stays as it is until the GPUs are enumerated again: the call need not be
+// made.
 bool nvml_status_is_final(enum frame_status status);
-// DCGM's value of a packed bit error rate: bits 0-7 exponent, 8-11 mantissa; mantissa x 10^-exponent.
+// DCGM's value of a packed bit error rate: bits 0-7 exponent, 8-11 mantissa; mantissa x
+// 10^-exponent.
 double nvml_unpack_ber(uint64_t packed);

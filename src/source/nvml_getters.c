@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a vendor call. Each fills the numbers and texts its recipes pick from and sets result; a number the call
-// did not give gets a status of its own.
+// One function a vendor call. Each fills the numbers and texts its recipes pick from and sets
+// result; a number the call did not give gets a status of its own.
 #include <stdio.h>
 #include <string.h>
 
 #include "source/nvml_call.h"
 #include "source/nvml_fields.h"
 
-typedef void (*getter_fn)(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out);
+typedef void (*getter_fn)(const struct nvml_getter_context *c, uint16_t arg,
+                          struct nvml_reading *out);
 
-#define GET(c, function, ...) \
-    nvml_call((c)->n, (c)->entity->record.index, function, (c)->entity->device __VA_OPT__(, ) __VA_ARGS__)
+#define GET(c, function, ...)                                                                      \
+    nvml_call((c)->n, (c)->entity->record.index, function,                                         \
+              (c)->entity->device __VA_OPT__(, ) __VA_ARGS__)
 
 void nvml_system_read(struct nvml *n, struct nvml_system *s)
 {
@@ -40,7 +42,8 @@ static void get_system(const struct nvml_getter_context *c, uint16_t arg, struct
     out->status[1] = (uint8_t)nvml_status_of(c->system->cuda_result);
 }
 
-// CUDA_VISIBLE_DEVICES as DCGM writes it: "GPU-<uuid>", "MIG-GPU-<uuid>" with MIG on, "MIG-GPU-<uuid>/<instance>".
+// CUDA_VISIBLE_DEVICES as DCGM writes it: "GPU-<uuid>", "MIG-GPU-<uuid>" with MIG on,
+// "MIG-GPU-<uuid>/<instance>".
 static void visible_device(const struct frame_entity *e, char out[NVML_READING_TEXT_BYTES])
 {
     const char *uuid = e->kind == FRAME_ENTITY_GPU ? e->uuid : e->legacy_uuid;
@@ -55,7 +58,8 @@ static void visible_device(const struct frame_entity *e, char out[NVML_READING_T
     sv_copy(out, NVML_READING_TEXT_BYTES, sv_sub(whole, 0, compute ? compute - 1 : whole.len));
 }
 
-static void get_identity(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_identity(const struct nvml_getter_context *c, uint16_t arg,
+                         struct nvml_reading *out)
 {
     const struct frame_entity *e = &c->entity->record;
     if (arg == 1) {
@@ -121,7 +125,8 @@ static void get_pci(const struct nvml_getter_context *c, uint16_t arg, struct nv
     out->number[1] = pci.pciSubSystemId;
 }
 
-static void get_compute_capability(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_compute_capability(const struct nvml_getter_context *c, uint16_t arg,
+                                   struct nvml_reading *out)
 {
     int major = 0, minor = 0;
     out->result = GET(c, nvmlDeviceGetCudaComputeCapability, &major, &minor);
@@ -129,7 +134,8 @@ static void get_compute_capability(const struct nvml_getter_context *c, uint16_t
 }
 
 // DCGM's numbers: 0 default, 1 prohibited, 2 exclusive process.
-static void get_compute_mode(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_compute_mode(const struct nvml_getter_context *c, uint16_t arg,
+                             struct nvml_reading *out)
 {
     int mode = 0;
     out->result = GET(c, nvmlDeviceGetComputeMode, &mode);
@@ -140,14 +146,16 @@ static void get_compute_mode(const struct nvml_getter_context *c, uint16_t arg, 
     out->number[0] = (uint64_t)mode;
 }
 
-static void get_persistence_mode(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_persistence_mode(const struct nvml_getter_context *c, uint16_t arg,
+                                 struct nvml_reading *out)
 {
     int mode = 0;
     out->result = GET(c, nvmlDeviceGetPersistenceMode, &mode);
     out->number[0] = (uint64_t)mode;
 }
 
-static void get_cpu_affinity(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_cpu_affinity(const struct nvml_getter_context *c, uint16_t arg,
+                             struct nvml_reading *out)
 {
     unsigned long words[4] = {0};
     out->result = GET(c, nvmlDeviceGetCpuAffinity, (unsigned int)ARRAY_SIZE(words), words);
@@ -155,40 +163,49 @@ static void get_cpu_affinity(const struct nvml_getter_context *c, uint16_t arg, 
         out->number[i] = words[i];
 }
 
-static void get_memory_affinity(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_memory_affinity(const struct nvml_getter_context *c, uint16_t arg,
+                                struct nvml_reading *out)
 {
     unsigned long words[4] = {0};
-    out->result = GET(c, nvmlDeviceGetMemoryAffinity, (unsigned int)ARRAY_SIZE(words), words, NVML_AFFINITY_SCOPE_NODE);
+    out->result = GET(c, nvmlDeviceGetMemoryAffinity, (unsigned int)ARRAY_SIZE(words), words,
+                      NVML_AFFINITY_SCOPE_NODE);
     for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
         out->number[i] = words[i];
 }
 
-static void get_confidential_compute(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_confidential_compute(const struct nvml_getter_context *c, uint16_t arg,
+                                     struct nvml_reading *out)
 {
-    nvmlSystemConfComputeSettings_v1_t settings = {.version = NVML_STRUCT_VERSION(nvmlSystemConfComputeSettings_v1_t, 1)};
+    nvmlSystemConfComputeSettings_v1_t settings = {
+        .version = NVML_STRUCT_VERSION(nvmlSystemConfComputeSettings_v1_t, 1)};
     out->result = nvml_call(c->n, NVML_NO_GPU, nvmlSystemGetConfComputeSettings, &settings);
     out->number[0] = settings.ccFeature;
 }
 
-static void get_inforom_version(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_inforom_version(const struct nvml_getter_context *c, uint16_t arg,
+                                struct nvml_reading *out)
 {
-    out->result =
-        GET(c, nvmlDeviceGetInforomVersion, arg, out->text[0], NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE);
+    out->result = GET(c, nvmlDeviceGetInforomVersion, arg, out->text[0],
+                      NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE);
 }
 
-static void get_inforom_image(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_inforom_image(const struct nvml_getter_context *c, uint16_t arg,
+                              struct nvml_reading *out)
 {
-    out->result = GET(c, nvmlDeviceGetInforomImageVersion, out->text[0], NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE);
+    out->result = GET(c, nvmlDeviceGetInforomImageVersion, out->text[0],
+                      NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE);
 }
 
-static void get_inforom_checksum(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_inforom_checksum(const struct nvml_getter_context *c, uint16_t arg,
+                                 struct nvml_reading *out)
 {
     unsigned int checksum = 0;
     out->result = GET(c, nvmlDeviceGetInforomConfigurationChecksum, &checksum);
     out->number[0] = checksum;
 }
 
-static void get_inforom_valid(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_inforom_valid(const struct nvml_getter_context *c, uint16_t arg,
+                              struct nvml_reading *out)
 {
     out->result = GET(c, nvmlDeviceValidateInforom);
     out->number[0] = out->result == NVML_SUCCESS;
@@ -198,10 +215,12 @@ static void get_inforom_valid(const struct nvml_getter_context *c, uint16_t arg,
 
 static void get_vbios(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
 {
-    out->result = GET(c, nvmlDeviceGetVbiosVersion, out->text[0], NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE);
+    out->result =
+        GET(c, nvmlDeviceGetVbiosVersion, out->text[0], NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE);
 }
 
-static void get_virtualization_mode(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_virtualization_mode(const struct nvml_getter_context *c, uint16_t arg,
+                                    struct nvml_reading *out)
 {
     int mode = 0;
     out->result = GET(c, nvmlDeviceGetVirtualizationMode, &mode);
@@ -214,12 +233,14 @@ static void format_guid(const unsigned char *bytes, char out[NVML_READING_TEXT_B
     size_t used = 0;
     for (unsigned i = 0; i < 16; i++) {
         const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-        used += (size_t)snprintf(out + used, NVML_READING_TEXT_BYTES - used, "%s%02x", dash, bytes[i]);
+        used +=
+            (size_t)snprintf(out + used, NVML_READING_TEXT_BYTES - used, "%s%02x", dash, bytes[i]);
     }
 }
 
 // As DCGM: a chassis serial of zeros and a slot or tray of 255 mean that the platform does not say.
-static void get_platform(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_platform(const struct nvml_getter_context *c, uint16_t arg,
+                         struct nvml_reading *out)
 {
     static const unsigned char none[16];
     nvmlPlatformInfo_v2_t info = {.version = NVML_STRUCT_VERSION(nvmlPlatformInfo_v2_t, 2)};
@@ -247,14 +268,16 @@ static void get_bar1(const struct nvml_getter_context *c, uint16_t arg, struct n
     out->number[2] = bar1.bar1Free;
 }
 
-// Total, free, used, reserved, and used / (total - reserved). The first generation counts reserved inside used.
+// Total, free, used, reserved, and used / (total - reserved). The first generation counts reserved
+// inside used.
 static void get_memory(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
 {
     nvmlMemory_v2_t memory = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2)};
     out->result = NVML_ERROR_FUNCTION_NOT_FOUND;
     if (!c->n->memory_first_generation)
         out->result = GET(c, nvmlDeviceGetMemoryInfo_v2, &memory);
-    if (out->result == NVML_ERROR_FUNCTION_NOT_FOUND || out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
+    if (out->result == NVML_ERROR_FUNCTION_NOT_FOUND ||
+        out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
         nvmlMemory_t first = {0};
         c->n->memory_first_generation = true;
         out->result = GET(c, nvmlDeviceGetMemoryInfo, &first);
@@ -271,21 +294,25 @@ static void get_memory(const struct nvml_getter_context *c, uint16_t arg, struct
         out->status[4] = FRAME_NO_DATA;
 }
 
-static void get_ecc_counter(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_ecc_counter(const struct nvml_getter_context *c, uint16_t arg,
+                            struct nvml_reading *out)
 {
     unsigned long long count = 0;
     out->result = GET(c, nvmlDeviceGetMemoryErrorCounter, arg & 1, arg >> 1 & 1, arg >> 2, &count);
     out->number[0] = count;
 }
 
-static void get_sram_ecc(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_sram_ecc(const struct nvml_getter_context *c, uint16_t arg,
+                         struct nvml_reading *out)
 {
-    nvmlEccSramErrorStatus_v1_t status = {.version = NVML_STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1)};
+    nvmlEccSramErrorStatus_v1_t status = {.version =
+                                              NVML_STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1)};
     out->result = GET(c, nvmlDeviceGetSramEccErrorStatus, &status);
     out->number[0] = status.bThresholdExceeded;
 }
 
-static void get_row_remap_histogram(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_row_remap_histogram(const struct nvml_getter_context *c, uint16_t arg,
+                                    struct nvml_reading *out)
 {
     nvmlRowRemapperHistogramValues_t values = {0};
     out->result = GET(c, nvmlDeviceGetRowRemapperHistogram, &values);
@@ -297,17 +324,19 @@ static void get_row_remap_histogram(const struct nvml_getter_context *c, uint16_
 }
 
 // Asked with room for none: the count comes back either way.
-static void get_retired_pages(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_retired_pages(const struct nvml_getter_context *c, uint16_t arg,
+                              struct nvml_reading *out)
 {
     unsigned int count = 0;
-    out->result =
-        GET(c, nvmlDeviceGetRetiredPages, NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, &count, NULL);
+    out->result = GET(c, nvmlDeviceGetRetiredPages,
+                      NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS, &count, NULL);
     if (out->result == NVML_ERROR_INSUFFICIENT_SIZE)
         out->result = NVML_SUCCESS;
     out->number[0] = count;
 }
 
-static void get_unrepairable_memory(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_unrepairable_memory(const struct nvml_getter_context *c, uint16_t arg,
+                                    struct nvml_reading *out)
 {
     nvmlUnrepairableMemoryStatus_v1_t status = {0};
     out->result = GET(c, nvmlDeviceGetUnrepairableMemoryFlag_v1, &status);
@@ -316,12 +345,12 @@ static void get_unrepairable_memory(const struct nvml_getter_context *c, uint16_
 
 // --- clocks, power, heat ---
 
-#define ONE_UNSIGNED(name, function, ...) \
-    static void name(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out) \
-    { \
-        unsigned int value = 0; \
-        out->result = GET(c, function, __VA_ARGS__ __VA_OPT__(, ) & value); \
-        out->number[0] = value; \
+#define ONE_UNSIGNED(name, function, ...)                                                          \
+    static void name(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)  \
+    {                                                                                              \
+        unsigned int value = 0;                                                                    \
+        out->result = GET(c, function, __VA_ARGS__ __VA_OPT__(, ) & value);                        \
+        out->number[0] = value;                                                                    \
     }
 
 ONE_UNSIGNED(get_clock, nvmlDeviceGetClockInfo, arg)
@@ -335,14 +364,16 @@ ONE_UNSIGNED(get_power_limit_enforced, nvmlDeviceGetEnforcedPowerLimit)
 ONE_UNSIGNED(get_fan, nvmlDeviceGetFanSpeed)
 ONE_UNSIGNED(get_pcie_replay, nvmlDeviceGetPcieReplayCounter)
 
-static void get_auto_boost(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_auto_boost(const struct nvml_getter_context *c, uint16_t arg,
+                           struct nvml_reading *out)
 {
     int enabled = 0, by_default = 0;
     out->result = GET(c, nvmlDeviceGetAutoBoostedClocksEnabled, &enabled, &by_default);
     out->number[0] = (uint64_t)enabled;
 }
 
-static void get_clock_reasons(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_clock_reasons(const struct nvml_getter_context *c, uint16_t arg,
+                              struct nvml_reading *out)
 {
     unsigned long long reasons = 0;
     out->result = GET(c, nvmlDeviceGetCurrentClocksEventReasons, &reasons);
@@ -350,7 +381,8 @@ static void get_clock_reasons(const struct nvml_getter_context *c, uint16_t arg,
 }
 
 // The old function as long as there is one, as DCGM does; CUDA 13 calls it deprecated.
-static void get_temperature(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_temperature(const struct nvml_getter_context *c, uint16_t arg,
+                            struct nvml_reading *out)
 {
     unsigned int celsius = 0;
     out->result = GET(c, nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU, &celsius);
@@ -365,14 +397,17 @@ static void get_temperature(const struct nvml_getter_context *c, uint16_t arg, s
     out->number[0] = (uint64_t)(int64_t)temperature.temperature;
 }
 
-static void get_temperature_margin(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_temperature_margin(const struct nvml_getter_context *c, uint16_t arg,
+                                   struct nvml_reading *out)
 {
-    nvmlMarginTemperature_v1_t margin = {.version = NVML_STRUCT_VERSION(nvmlMarginTemperature_v1_t, 1)};
+    nvmlMarginTemperature_v1_t margin = {.version =
+                                             NVML_STRUCT_VERSION(nvmlMarginTemperature_v1_t, 1)};
     out->result = GET(c, nvmlDeviceGetMarginTemperature, &margin);
     out->number[0] = (uint64_t)(int64_t)margin.marginTemperature;
 }
 
-static void get_power_limit_range(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_power_limit_range(const struct nvml_getter_context *c, uint16_t arg,
+                                  struct nvml_reading *out)
 {
     unsigned int least = 0, most = 0;
     out->result = GET(c, nvmlDeviceGetPowerManagementLimitConstraints, &least, &most);
@@ -380,7 +415,8 @@ static void get_power_limit_range(const struct nvml_getter_context *c, uint16_t 
     out->number[1] = most;
 }
 
-static void get_performance_state(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_performance_state(const struct nvml_getter_context *c, uint16_t arg,
+                                  struct nvml_reading *out)
 {
     int state = 0;
     out->result = GET(c, nvmlDeviceGetPerformanceState, &state);
@@ -389,7 +425,8 @@ static void get_performance_state(const struct nvml_getter_context *c, uint16_t 
 
 // --- utilisation and links ---
 
-static void get_utilization(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_utilization(const struct nvml_getter_context *c, uint16_t arg,
+                            struct nvml_reading *out)
 {
     nvmlUtilization_t utilization = {0};
     out->result = GET(c, nvmlDeviceGetUtilizationRates, &utilization);
@@ -411,7 +448,8 @@ static void get_decoder(const struct nvml_getter_context *c, uint16_t arg, struc
     out->number[0] = percent;
 }
 
-static void get_pcie_link(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_pcie_link(const struct nvml_getter_context *c, uint16_t arg,
+                          struct nvml_reading *out)
 {
     unsigned int value = 0;
     switch (arg) {
@@ -431,7 +469,8 @@ static void get_pcie_link(const struct nvml_getter_context *c, uint16_t arg, str
     out->number[0] = value;
 }
 
-static void get_nvlink_errors(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+static void get_nvlink_errors(const struct nvml_getter_context *c, uint16_t arg,
+                              struct nvml_reading *out)
 {
     unsigned long long count = 0;
     out->result = GET(c, nvmlDeviceGetNvLinkErrorCounter, arg & 0xff, arg >> 8, &count);
@@ -460,8 +499,8 @@ static nvmlReturn_t read_fabric(const struct nvml_getter_context *c, nvmlGpuFabr
     return result;
 }
 
-// DCGM's codes: status 0 not supported, 1 not started, 2 in progress, 3 success, 4 failure, 5 unrecognised; the error
-// code has a value only once the registration is over.
+// DCGM's codes: status 0 not supported, 1 not started, 2 in progress, 3 success, 4 failure, 5
+// unrecognised; the error code has a value only once the registration is over.
 static void get_fabric(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
 {
     nvmlGpuFabricInfo_v3_t info = {0};
@@ -484,17 +523,21 @@ static void get_fabric(const struct nvml_getter_context *c, uint16_t arg, struct
 
 // --- vGPU licence ---
 
-// Licensed: 0 where no licence is needed, else whether the vGPU feature has a state; without that feature, no value.
-static void get_vgpu_license(const struct nvml_getter_context *c, uint16_t arg, struct nvml_reading *out)
+// Licensed: 0 where no licence is needed, else whether the vGPU feature has a state; without that
+// feature, no value.
+static void get_vgpu_license(const struct nvml_getter_context *c, uint16_t arg,
+                             struct nvml_reading *out)
 {
     nvmlGridLicensableFeatures_t all = {0};
     out->result = GET(c, nvmlDeviceGetGridLicensableFeatures, &all);
-    size_t each = c->n->fn.generation.nvmlDeviceGetGridLicensableFeatures == 1 ? sizeof(all.gridLicensableFeatures[0])
-                                                                               : NVML_GRID_FEATURE_V3_BYTES;
+    size_t each = c->n->fn.generation.nvmlDeviceGetGridLicensableFeatures == 1
+                      ? sizeof(all.gridLicensableFeatures[0])
+                      : NVML_GRID_FEATURE_V3_BYTES;
     if (!all.isGridLicenseSupported)
         return;
     out->status[0] = FRAME_NO_DATA;
-    for (unsigned i = 0; i < all.licensableFeaturesCount && i < NVML_GRID_LICENSE_FEATURE_MAX_COUNT; i++) {
+    for (unsigned i = 0; i < all.licensableFeaturesCount && i < NVML_GRID_LICENSE_FEATURE_MAX_COUNT;
+         i++) {
         unsigned int feature[2]; // featureCode, featureState
         memcpy(feature, (const char *)all.gridLicensableFeatures + i * each, sizeof(feature));
         if (feature[0] != NVML_GRID_LICENSE_FEATURE_CODE_VGPU)
@@ -556,7 +599,8 @@ static const getter_fn getters[GETTER_CALL_COUNT] = {
     [GETTER_PLATFORM] = get_platform,
 };
 
-void nvml_get(const struct nvml_getter_context *c, enum nvml_getter getter, uint16_t arg, struct nvml_reading *out)
+void nvml_get(const struct nvml_getter_context *c, enum nvml_getter getter, uint16_t arg,
+              struct nvml_reading *out)
 {
     memset(out, 0, sizeof(*out));
     getters[getter](c, arg, out);

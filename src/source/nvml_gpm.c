@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: base and spare change places at each reading, so two objects an entity are enough. The request struct
-// is the largest the header ever had, one for the process, zeroed before each use: the library fills as many rows as
-// numMetrics says and knows no other version.
+// How it works: base and spare change places at each reading, so two objects an entity are enough.
+// The request struct is the largest the header ever had, one for the process, zeroed before each
+// use: the library fills as many rows as numMetrics says and knows no other version.
 #include "source/nvml_gpm.h"
 
 #include <assert.h>
@@ -29,7 +29,8 @@ void nvml_gpm_reset(struct nvml *n, struct nvml_gpm *gpm, uint32_t gpu_index)
     *gpm = (struct nvml_gpm){0};
 }
 
-static nvmlReturn_t take_sample(struct nvml *n, struct nvml_gpm *gpm, const struct nvml_gpm_target *target)
+static nvmlReturn_t take_sample(struct nvml *n, struct nvml_gpm *gpm,
+                                const struct nvml_gpm_target *target)
 {
     if (!gpm->spare) {
         nvmlReturn_t result = nvml_call(n, target->gpu_index, nvmlGpmSampleAlloc, &gpm->spare);
@@ -40,7 +41,8 @@ static nvmlReturn_t take_sample(struct nvml *n, struct nvml_gpm *gpm, const stru
     }
     if (target->mig_gi == UINT32_MAX)
         return nvml_call(n, target->gpu_index, nvmlGpmSampleGet, target->device, gpm->spare);
-    return nvml_call(n, target->gpu_index, nvmlGpmMigSampleGet, target->device, target->mig_gi, gpm->spare);
+    return nvml_call(n, target->gpu_index, nvmlGpmMigSampleGet, target->device, target->mig_gi,
+                     gpm->spare);
 }
 
 static void make_base(struct nvml_gpm *gpm, uint64_t now_ns)
@@ -55,7 +57,8 @@ static void make_base(struct nvml_gpm *gpm, uint64_t now_ns)
 static nvmlReturn_t get_metrics(struct nvml *n, const struct nvml_gpm *gpm, uint32_t gpu_index,
                                 struct nvml_gpm_value *values, uint32_t count)
 {
-    memset(&request, 0, offsetof(nvmlGpmMetricsGet_t, metrics) + count * sizeof(request.metrics[0]));
+    memset(&request, 0,
+           offsetof(nvmlGpmMetricsGet_t, metrics) + count * sizeof(request.metrics[0]));
     request.version = 1;
     request.numMetrics = count;
     request.sample1 = gpm->base;
@@ -79,7 +82,8 @@ bool nvml_gpm_is_ripe(const struct nvml_gpm *gpm, uint64_t now_ns)
     return gpm->base_ns && now_ns - gpm->base_ns >= NVML_GPM_LEAST_NS;
 }
 
-nvmlReturn_t nvml_gpm_read(struct nvml *n, struct nvml_gpm *gpm, const struct nvml_gpm_target *target, uint64_t now_ns,
+nvmlReturn_t nvml_gpm_read(struct nvml *n, struct nvml_gpm *gpm,
+                           const struct nvml_gpm_target *target, uint64_t now_ns,
                            struct nvml_gpm_value *values, uint32_t count)
 {
     assert(count <= NVML_GPM_METRIC_MAX);

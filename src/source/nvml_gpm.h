@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU performance monitoring (Hopper and later): values are averages over the window between two samples. Each entity
-// keeps two sample objects; each reading takes a new sample, asks for all wanted metrics of the pair in one call and
-// keeps the new sample as the next base.
+// GPU performance monitoring (Hopper and later): values are averages over the window between two
+// samples. Each entity keeps two sample objects; each reading takes a new sample, asks for all
+// wanted metrics of the pair in one call and keeps the new sample as the next base.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "source/nvml_library.h"
 
 #define NVML_GPM_LEAST_NS (100 * UINT64_C(1000000)) // the driver wants this between two samples
-#define NVML_GPM_WANTED_MAX 128 // metrics in one reading: the catalogue has 101
+#define NVML_GPM_WANTED_MAX 128                     // metrics in one reading: the catalogue has 101
 
 // Zeroed: nothing sampled yet.
 struct nvml_gpm {
@@ -23,10 +23,11 @@ struct nvml_gpm {
 struct nvml_gpm_value {
     unsigned int metric;
     nvmlReturn_t result; // NVML_ERROR_NO_DATA: not a number
-    double value; // as the library gives it: percent, MiB/s, counts
+    double value;        // as the library gives it: percent, MiB/s, counts
 };
 
-// The function of the instance to sample: mig_gi UINT32_MAX samples device itself, else GPU instance mig_gi of device.
+// The function of the instance to sample: mig_gi UINT32_MAX samples device itself, else GPU
+// instance mig_gi of device.
 struct nvml_gpm_target {
     nvmlDevice_t device;
     uint32_t mig_gi;
@@ -35,10 +36,12 @@ struct nvml_gpm_target {
 
 // True when the GPU can do it (asked of the parent under MIG).
 bool nvml_gpm_supported(struct nvml *n, nvmlDevice_t device, uint32_t gpu_index);
-// Takes a sample and, with a base at least NVML_GPM_LEAST_NS older, fills values[0..count). NVML_SUCCESS: each value
-// has its own result. NVML_ERROR_NO_DATA: this was the first sample. NVML_ERROR_NOT_READY: too soon after the last,
-// nothing was asked. Else why the sample or the metrics failed; both ends are then dropped.
-nvmlReturn_t nvml_gpm_read(struct nvml *n, struct nvml_gpm *gpm, const struct nvml_gpm_target *target, uint64_t now_ns,
+// Takes a sample and, with a base at least NVML_GPM_LEAST_NS older, fills values[0..count).
+// NVML_SUCCESS: each value has its own result. NVML_ERROR_NO_DATA: this was the first sample.
+// NVML_ERROR_NOT_READY: too soon after the last, nothing was asked. Else why the sample or the
+// metrics failed; both ends are then dropped.
+nvmlReturn_t nvml_gpm_read(struct nvml *n, struct nvml_gpm *gpm,
+                           const struct nvml_gpm_target *target, uint64_t now_ns,
                            struct nvml_gpm_value *values, uint32_t count);
 // True when a sample taken now would have a base that is old enough.
 bool nvml_gpm_is_ripe(const struct nvml_gpm *gpm, uint64_t now_ns);

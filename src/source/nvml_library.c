@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: the table of nvml_library.h is expanded three times, into the function pointers, into the generation
-// bytes beside them and here into the rows of the resolver. dl_close happens only after nvmlShutdown (or when nvmlInit
-// never succeeded), when the library has no thread and no descriptor left in this process.
+// How it works: the table of nvml_library.h is expanded three times, into the function pointers,
+// into the generation bytes beside them and here into the rows of the resolver. dl_close happens
+// only after nvmlShutdown (or when nvmlInit never succeeded), when the library has no thread and no
+// descriptor left in this process.
 #include "source/nvml_library.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 
 #define SONAME "libnvidia-ml.so.1"
 
-// Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver container, WSL.
+// Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver
+// container, WSL.
 static const char *const search_dirs[] = {
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -30,8 +32,10 @@ static const char *const search_dirs[] = {
 };
 
 static const struct dl_symbol symbols[] = {
-#define NVML_SYMBOL(member, arguments, ...) \
-    {offsetof(struct nvml_functions, member), {__VA_ARGS__}, offsetof(struct nvml_functions, generation.member)},
+#define NVML_SYMBOL(member, arguments, ...)                                                        \
+    {offsetof(struct nvml_functions, member),                                                      \
+     {__VA_ARGS__},                                                                                \
+     offsetof(struct nvml_functions, generation.member)},
     NVML_FUNCTIONS(NVML_SYMBOL)
 #undef NVML_SYMBOL
 };
@@ -51,7 +55,8 @@ int nvml_open(struct nvml *n, const char *library, struct error *err)
 
 nvmlReturn_t nvml_init(struct nvml *n)
 {
-    // Without GPUs there is nothing to show but nothing wrong either: they may be bound to the driver later.
+    // Without GPUs there is nothing to show but nothing wrong either: they may be bound to the
+    // driver later.
     nvmlReturn_t result = nvml_call(n, NVML_NO_GPU, nvmlInitWithFlags, NVML_INIT_FLAG_NO_GPUS);
     if (result == NVML_ERROR_FUNCTION_NOT_FOUND || result == NVML_ERROR_INVALID_ARGUMENT)
         result = nvml_call(n, NVML_NO_GPU, nvmlInit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: the queue is empty in the steady state, so a frame costs one send and no allocation. The first frame
-// of the queue may be half sent and is then never dropped.
+// How it works: the queue is empty in the steady state, so a frame costs one send and no
+// allocation. The first frame of the queue may be half sent and is then never dropped.
 #include "source/output.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static bool is_superseded(const struct output *o, unsigned at)
     return false;
 }
 
-// The frame to give up: the oldest sample; else an old state; else the oldest event. UINT_MAX: none.
+// The frame to give up: the oldest sample; else an old state; else the oldest event. UINT_MAX:
+// none.
 static unsigned find_victim(const struct output *o)
 {
     unsigned first = o->sent ? 1 : 0, state = ~0u, event = ~0u;
@@ -77,7 +78,8 @@ static void make_room(struct output *o, size_t len)
     }
 }
 
-static void enqueue(struct output *o, enum frame_type type, const char *bytes, size_t len, size_t sent)
+static void enqueue(struct output *o, enum frame_type type, const char *bytes, size_t len,
+                    size_t sent)
 {
     make_room(o, len);
     char *copy = o->count < OUTPUT_FRAMES_MAX ? malloc(len) : NULL;
@@ -151,4 +153,12 @@ bool output_is_pending(struct output *o)
     bool pending = o->count > 0;
     (void)pthread_mutex_unlock(&o->lock);
     return pending;
+}
+
+uint64_t output_get_dropped(struct output *o)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    uint64_t dropped = o->dropped;
+    (void)pthread_mutex_unlock(&o->lock);
+    return dropped;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames on their way to the exporter. Never blocks: what the socket does not take at once waits in a bounded queue,
-// from which the oldest samples are dropped first; the last state and entity list are never dropped. Two threads may
-// send; each frame goes out whole.
+// Frames on their way to the exporter. Never blocks: what the socket does not take at once waits in
+// a bounded queue, from which the oldest samples are dropped first; the last state and entity list
+// are never dropped. Two threads may send; each frame goes out whole.
 #pragma once
 
 #include <pthread.h>
@@ -21,14 +21,14 @@ struct output_frame {
 };
 
 struct output {
-    int fd; // stream socket, borrowed
+    int fd;               // stream socket, borrowed
     pthread_mutex_t lock; // of all below
     struct output_frame queue[OUTPUT_FRAMES_MAX];
     unsigned count;
-    size_t bytes; // in the queue
-    size_t sent; // of the first
+    size_t bytes;     // in the queue
+    size_t sent;      // of the first
     uint64_t dropped; // frames
-    int failed; // negative errno once the peer is gone
+    int failed;       // negative errno once the peer is gone
 };
 
 void output_init(struct output *o, int fd);
@@ -39,3 +39,4 @@ int output_send(struct output *o, enum frame_type type, const struct buf *frame)
 // Sends what waits, as far as it goes: when poll says POLLOUT. As output_send.
 int output_flush(struct output *o);
 bool output_is_pending(struct output *o);
+uint64_t output_get_dropped(struct output *o);

@@ -1,206 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: a watch is turned into rows ordered by (class, call, argument), so a pass makes each call once and
-// hands its numbers to the rows side by side. What a pass finds goes through put(): values straight into the record
-// buffer, statuses into the state table, from which sampler_frame sends those the exporter does not know yet.
+// How it works: what a pass finds goes through put(): values straight into the record buffer,
+// statuses into the state table, from which sampler_frame sends those that the exporter does not
+// know yet.
 #include "source/sampler.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 
-#define NO_VALUE UINT16_MAX
-
-void sampler_init(struct sampler *s)
-{
-    *s = (struct sampler){
-        .ripe_ns = UINT64_MAX,
-        .records = BUF_INIT(LIMIT_FRAME_BYTES),
-        .strings = BUF_INIT(LIMIT_FRAME_BYTES),
-        .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
-    };
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
-        s->classes[c].due_ns = UINT64_MAX;
-}
-
-static void free_watch(struct sampler *s)
-{
-    free(s->rows);
-    s->rows = NULL;
-    s->row_count = 0;
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
-        free(s->classes[c].values);
-        s->classes[c] = (struct sampler_class){.due_ns = UINT64_MAX};
-    }
-}
-
-void sampler_deinit(struct sampler *s)
-{
-    free_watch(s);
-    free(s->states);
-    s->states = NULL;
-    buf_deinit(&s->records);
-    buf_deinit(&s->strings);
-    buf_deinit(&s->frame);
-}
-
-// --- the watch ---
-
-static unsigned class_of(const struct sampler_row *row)
-{
-    return row->recipe ? row->recipe->cost : FIELD_CLASS_MEDIUM;
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-    const struct sampler_row *x = a, *y = b;
-    if (class_of(x) != class_of(y))
-        return class_of(x) < class_of(y) ? -1 : 1;
-    if (!x->recipe || !y->recipe)
-        return (x->recipe != NULL) - (y->recipe != NULL);
-    if (x->recipe->getter != y->recipe->getter)
-        return x->recipe->getter < y->recipe->getter ? -1 : 1;
-    if (x->recipe->arg != y->recipe->arg)
-        return x->recipe->arg < y->recipe->arg ? -1 : 1;
-    return x->field < y->field ? -1 : x->field > y->field;
-}
-
-static uint16_t place_value(struct sampler_class *c, uint16_t id, uint32_t scope, uint8_t expect)
-{
-    for (uint32_t i = 0; i < c->value_count; i++)
-        if (c->values[i].id == id && c->values[i].scope == scope)
-            return (uint16_t)i;
-    assert(c->value_count < NVML_FIELD_VALUES_MAX);
-    c->values[c->value_count] = (struct sampler_value){.id = id, .scope = scope, .expect = expect};
-    return (uint16_t)c->value_count++;
-}
-
-static void place_row(struct sampler_class *c, struct sampler_row *row)
-{
-    const struct nvml_recipe *r = row->recipe;
-    row->value[0] = row->value[1] = NO_VALUE;
-    if (!r)
-        return;
-    if (r->getter == GETTER_FIELD_VALUE)
-        row->value[0] = place_value(c, r->arg, nvml_field_value_scope(r->arg), r->pick);
-    if (r->getter != GETTER_NVLINK_RATE)
-        return;
-    uint32_t scope = r->arg == NVML_ARG_ALL_LINKS ? NVML_NVLINK_ALL_LINKS : r->arg;
-    if (r->pick & NVML_NVLINK_RX)
-        row->value[0] = place_value(c, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, scope, EXPECT_U64);
-    if (r->pick & NVML_NVLINK_TX)
-        row->value[1] = place_value(c, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, scope, EXPECT_U64);
-}
-
-static int plan_class(struct sampler *s, unsigned class, uint32_t first)
-{
-    struct sampler_class *c = &s->classes[class];
-    uint32_t values = 0;
-    c->first = first;
-    while (first + c->count < s->row_count && class_of(&s->rows[first + c->count]) == class) {
-        const struct nvml_recipe *r = s->rows[first + c->count++].recipe;
-        values += r && r->getter == GETTER_FIELD_VALUE ? 1 : r && r->getter == GETTER_NVLINK_RATE ? 2 : 0;
-    }
-    c->values = values ? calloc(values, sizeof(*c->values)) : NULL;
-    if (values && !c->values)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < c->count; i++)
-        place_row(c, &s->rows[first + i]);
-    return 0;
-}
-
-int sampler_watch(struct sampler *s, const struct frame_watch *watch, const uint16_t *field_ids, uint64_t now_ns)
-{
-    free_watch(s);
-    s->watch = *watch;
-    s->rows = calloc(watch->count ? watch->count : 1, sizeof(*s->rows));
-    if (!s->rows)
-        return -ENOMEM;
-    s->row_count = watch->count;
-    for (uint32_t i = 0; i < watch->count; i++)
-        s->rows[i] = (struct sampler_row){.recipe = nvml_recipe_find(field_ids[i]), .field = field_ids[i]};
-    qsort(s->rows, s->row_count, sizeof(*s->rows), compare_rows);
-    uint32_t first = 0;
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
-        if (plan_class(s, c, first) < 0)
-            return -ENOMEM;
-        first += s->classes[c].count;
-    }
-    return sampler_reset(s, now_ns);
-}
-
-static struct sampler_state *state_at(const struct sampler *s, uint32_t entity, uint32_t row)
-{
-    return &s->states[(size_t)entity * s->row_count + row];
-}
-
-// What needs no call to be known: numbers that NVML does not have.
-static void preset_states(struct sampler *s, uint32_t entity)
-{
-    for (uint32_t r = 0; r < s->row_count; r++)
-        if (!s->rows[r].recipe)
-            state_at(s, entity, r)->now = FRAME_NEEDS_DCGM + 1;
-}
-
-int sampler_reset(struct sampler *s, uint64_t now_ns)
-{
-    uint32_t entities = s->devices->count;
-    size_t cells = (size_t)entities * s->row_count;
-    struct sampler_state *states = calloc(cells ? cells : 1, sizeof(*states));
-    if (!states)
-        return -ENOMEM;
-    free(s->states);
-    s->states = states;
-    s->state_entities = entities;
-    s->ripe_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < entities; i++)
-        if (nvml_entity_is_gpu(&s->devices->list[i]))
-            preset_states(s, i);
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
-        s->classes[c].due_ns = s->classes[c].count ? now_ns : UINT64_MAX;
-    return 0;
-}
-
-void sampler_resend(struct sampler *s)
-{
-    for (size_t i = 0; i < (size_t)s->state_entities * s->row_count; i++)
-        s->states[i].sent = 0;
-}
-
-// --- the schedule ---
-
-uint64_t sampler_due_ns(const struct sampler *s)
-{
-    uint64_t due = s->ripe_ns;
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
-        if (s->classes[c].due_ns < due)
-            due = s->classes[c].due_ns;
-    return due;
-}
-
-unsigned sampler_take_due(struct sampler *s, uint64_t now_ns)
-{
-    unsigned due = 0;
-    if (now_ns >= s->ripe_ns)
-        due |= 1u << FIELD_CLASS_FAST;
-    for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {
-        struct sampler_class *class = &s->classes[c];
-        if (now_ns < class->due_ns)
-            continue;
-        due |= 1u << c;
-        class->due_ns = (now_ns / s->watch.period_ns[c] + 1) * s->watch.period_ns[c];
-    }
-    if (due & 1u << FIELD_CLASS_FAST)
-        s->ripe_ns = UINT64_MAX;
-    return due;
-}
-
 // --- what a pass finds ---
 
-static void add_record(struct sampler *s, uint32_t entity, uint16_t field, const struct nvml_output *out,
-                       uint64_t taken_ns)
+static void add_record(struct sampler *s, uint32_t entity, uint16_t field,
+                       const struct nvml_output *out, uint64_t taken_ns)
 {
     struct frame_record record = {
         .entity = entity,
@@ -220,9 +32,10 @@ static void add_record(struct sampler *s, uint32_t entity, uint16_t field, const
     s->record_count++;
 }
 
-static void put(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_output *out, uint64_t taken_ns)
+static void put(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_output *out,
+                uint64_t taken_ns)
 {
-    struct sampler_state *state = state_at(s, entity, row);
+    struct sampler_state *state = sampler_state_at(s, entity, row);
     state->now = (uint8_t)(out->status + 1);
     state->code = out->status == FRAME_VENDOR_ERROR ? (int32_t)out->i64 : 0;
     if (out->status != FRAME_OK)
@@ -239,7 +52,7 @@ static void put_status(struct sampler *s, uint32_t entity, uint32_t row, enum fr
 
 static bool is_settled(const struct sampler *s, uint32_t entity, uint32_t row)
 {
-    const struct sampler_state *state = state_at(s, entity, row);
+    const struct sampler_state *state = sampler_state_at(s, entity, row);
     return state->now && nvml_status_is_final((enum frame_status)(state->now - 1));
 }
 
@@ -266,11 +79,15 @@ static bool note_result(struct sampler *s, uint32_t entity, nvmlReturn_t result)
     return state == FRAME_ENTITY_LOST;
 }
 
-// A handle of a MIG instance that is no more answers so; one that never gave the field answers so for ever.
-static nvmlReturn_t judge_instance(struct sampler *s, uint32_t entity, uint32_t row, nvmlReturn_t result)
+// A handle of a MIG instance that is no more answers so; one that never gave the field answers so
+// for ever.
+static nvmlReturn_t judge_instance(struct sampler *s, uint32_t entity, uint32_t row,
+                                   nvmlReturn_t result)
 {
-    bool bad = result == NVML_ERROR_INVALID_ARGUMENT || result == NVML_ERROR_NOT_FOUND || result == NVML_ERROR_UNKNOWN;
-    if (!bad || nvml_entity_is_gpu(&s->devices->list[entity]) || !state_at(s, entity, row)->was_ok)
+    bool bad = result == NVML_ERROR_INVALID_ARGUMENT || result == NVML_ERROR_NOT_FOUND ||
+               result == NVML_ERROR_UNKNOWN;
+    if (!bad || nvml_entity_is_gpu(&s->devices->list[entity]) ||
+        !sampler_state_at(s, entity, row)->was_ok)
         return result;
     s->walk_wanted = true;
     return NVML_ERROR_NOT_FOUND;
@@ -294,8 +111,10 @@ static bool any_wanted(const struct sampler *s, uint32_t entity, uint32_t first,
 // Rows first..end come from one call. False: the GPU is gone.
 static bool read_call(struct sampler *s, uint32_t entity, uint32_t first, uint32_t end)
 {
-    struct nvml_getter_context c = {
-        .n = s->n, .system = s->system, .entity = &s->devices->list[entity], .gpus = s->devices->gpus};
+    struct nvml_getter_context c = {.n = s->n,
+                                    .system = s->system,
+                                    .entity = &s->devices->list[entity],
+                                    .gpus = s->devices->gpus};
     const struct nvml_recipe *r = s->rows[first].recipe;
     struct nvml_reading reading;
     nvml_get(&c, (enum nvml_getter)r->getter, r->arg, &reading);
@@ -333,27 +152,29 @@ static bool read_calls(struct sampler *s, uint32_t entity, const struct sampler_
 static struct nvml_value values[NVML_FIELD_VALUES_MAX]; // of the bulk call in progress
 
 // Fills values with what the wanted rows need; places[] says where each of the class's values went.
-static uint32_t collect_values(const struct sampler *s, uint32_t entity, const struct sampler_class *c,
+static uint32_t collect_values(const struct sampler *s, uint32_t entity,
+                               const struct sampler_class *c,
                                uint16_t places[NVML_FIELD_VALUES_MAX])
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < c->value_count; i++)
-        places[i] = NO_VALUE;
+        places[i] = SAMPLER_NO_VALUE;
     for (uint32_t row = c->first; row < c->first + c->count; row++) {
         for (unsigned k = 0; k < 2; k++) {
             uint16_t at = s->rows[row].value[k];
-            if (at == NO_VALUE || places[at] != NO_VALUE || !wants(s, entity, row))
+            if (at == SAMPLER_NO_VALUE || places[at] != SAMPLER_NO_VALUE || !wants(s, entity, row))
                 continue;
             places[at] = (uint16_t)count;
-            values[count++] = (struct nvml_value){
-                .id = c->values[at].id, .scope = c->values[at].scope, .expect = c->values[at].expect};
+            values[count++] = (struct nvml_value){.id = c->values[at].id,
+                                                  .scope = c->values[at].scope,
+                                                  .expect = c->values[at].expect};
         }
     }
     return count;
 }
 
-static void put_rate(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_value *parts[2],
-                     uint64_t taken_ns)
+static void put_rate(struct sampler *s, uint32_t entity, uint32_t row,
+                     const struct nvml_value *parts[2], uint64_t taken_ns)
 {
     const struct nvml_recipe *r = s->rows[row].recipe;
     uint64_t kib = 0;
@@ -363,15 +184,16 @@ static void put_rate(struct sampler *s, uint32_t entity, uint32_t row, const str
         if (!parts[k])
             continue;
         if (parts[k]->result != NVML_SUCCESS) {
-            out = (struct nvml_output){.status = nvml_status_of(parts[k]->result), .i64 = parts[k]->result};
+            out = (struct nvml_output){.status = nvml_status_of(parts[k]->result),
+                                       .i64 = parts[k]->result};
             put(s, entity, row, &out, taken_ns);
             return;
         }
         kib += parts[k]->number;
         driver_us = parts[k]->driver_us > driver_us ? parts[k]->driver_us : driver_us;
     }
-    struct nvml_rate *rate =
-        nvml_rates_get(&s->devices->list[entity].rates, r->arg, (enum nvml_nvlink_direction)r->pick);
+    struct nvml_rate *rate = nvml_rates_get(&s->devices->list[entity].rates, r->arg,
+                                            (enum nvml_nvlink_direction)r->pick);
     if (rate && nvml_rate_update(rate, kib, taken_ns, driver_us, &out.i64))
         out.type = FRAME_VALUE_I64;
     else
@@ -379,11 +201,12 @@ static void put_rate(struct sampler *s, uint32_t entity, uint32_t row, const str
     put(s, entity, row, &out, taken_ns);
 }
 
-static void put_value(struct sampler *s, uint32_t entity, uint32_t row, const struct nvml_value *value,
-                      uint64_t taken_ns)
+static void put_value(struct sampler *s, uint32_t entity, uint32_t row,
+                      const struct nvml_value *value, uint64_t taken_ns)
 {
     const struct nvml_recipe *r = s->rows[row].recipe;
-    struct nvml_reading reading = {.result = value->result, .number[0] = value->number, .real = value->real};
+    struct nvml_reading reading = {
+        .result = value->result, .number[0] = value->number, .real = value->real};
     struct nvml_recipe first = *r;
     first.pick = 0; // of a field value it says what to expect
     struct nvml_output out;
@@ -391,16 +214,17 @@ static void put_value(struct sampler *s, uint32_t entity, uint32_t row, const st
     put(s, entity, row, &out, taken_ns);
 }
 
-static void put_values(struct sampler *s, uint32_t entity, const struct sampler_class *c, const uint16_t *places,
-                       uint64_t taken_ns)
+static void put_values(struct sampler *s, uint32_t entity, const struct sampler_class *c,
+                       const uint16_t *places, uint64_t taken_ns)
 {
     for (uint32_t row = c->first; row < c->first + c->count; row++) {
         const struct sampler_row *r = &s->rows[row];
-        if ((r->value[0] == NO_VALUE && r->value[1] == NO_VALUE) || !wants(s, entity, row))
+        if ((r->value[0] == SAMPLER_NO_VALUE && r->value[1] == SAMPLER_NO_VALUE) ||
+            !wants(s, entity, row))
             continue;
         const struct nvml_value *parts[2] = {NULL, NULL};
         for (unsigned k = 0; k < 2; k++)
-            if (r->value[k] != NO_VALUE)
+            if (r->value[k] != SAMPLER_NO_VALUE)
                 parts[k] = &values[places[r->value[k]]];
         if (r->recipe->getter == GETTER_NVLINK_RATE)
             put_rate(s, entity, row, parts, taken_ns);
@@ -416,7 +240,8 @@ static bool read_values(struct sampler *s, uint32_t entity, const struct sampler
     if (!count)
         return true;
     const struct nvml_entity *e = &s->devices->list[entity];
-    nvmlReturn_t result = nvml_field_values_get(s->n, s->field_values, e->device, e->record.index, values, count);
+    nvmlReturn_t result =
+        nvml_field_values_get(s->n, s->field_values, e->device, e->record.index, values, count);
     uint64_t taken_ns = clock_mono_ns();
     if (note_result(s, entity, result))
         return false;
@@ -432,8 +257,8 @@ static bool read_values(struct sampler *s, uint32_t entity, const struct sampler
 
 // --- GPM ---
 
-static void put_metrics(struct sampler *s, uint32_t entity, const uint32_t *rows, const struct nvml_gpm_value *metrics,
-                        uint32_t count, uint64_t taken_ns)
+static void put_metrics(struct sampler *s, uint32_t entity, const uint32_t *rows,
+                        const struct nvml_gpm_value *metrics, uint32_t count, uint64_t taken_ns)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct nvml_reading reading = {.result = metrics[i].result, .real = metrics[i].value};
@@ -454,12 +279,13 @@ static struct nvml_gpm_target gpm_target(const struct nvml_devices *d, uint32_t 
     };
 }
 
-static uint32_t collect_metrics(struct sampler *s, uint32_t entity, const struct sampler_class *c, uint32_t *rows,
-                                struct nvml_gpm_value *metrics)
+static uint32_t collect_metrics(struct sampler *s, uint32_t entity, const struct sampler_class *c,
+                                uint32_t *rows, struct nvml_gpm_value *metrics)
 {
     uint32_t count = 0;
     for (uint32_t row = c->first; row < c->first + c->count && count < NVML_GPM_WANTED_MAX; row++) {
-        if (!s->rows[row].recipe || s->rows[row].recipe->getter != GETTER_GPM || !wants(s, entity, row))
+        if (!s->rows[row].recipe || s->rows[row].recipe->getter != GETTER_GPM ||
+            !wants(s, entity, row))
             continue;
         if (!s->devices->list[entity].record.gpm) {
             put_status(s, entity, row, FRAME_NEEDS_GPM);
@@ -499,7 +325,8 @@ static bool read_gpm(struct sampler *s, uint32_t entity, const struct sampler_cl
 
 static void read_xid(struct sampler *s, uint32_t entity, const struct sampler_class *c)
 {
-    bool armed = s->kmsg_armed || s->devices->list[s->devices->list[entity].record.parent].xid_armed;
+    bool armed =
+        s->kmsg_armed || s->devices->list[s->devices->list[entity].record.parent].xid_armed;
     for (uint32_t row = c->first; row < c->first + c->count; row++) {
         if (!s->rows[row].recipe || s->rows[row].recipe->getter != GETTER_XID)
             continue;
@@ -532,12 +359,14 @@ static enum frame_status status_of_state(enum frame_entity_state state)
     return FRAME_NO_DATA;
 }
 
-// Says of each field the entity could have why it has none now. XID codes stay: they are the evidence.
+// Says of each field the entity could have why it has none now. XID codes stay: they are the
+// evidence.
 static void put_reason(struct sampler *s, uint32_t entity, enum frame_status status)
 {
     for (uint32_t row = 0; row < s->row_count; row++) {
         const struct nvml_recipe *r = s->rows[row].recipe;
-        if (r && r->getter != GETTER_XID && (r->instance || nvml_entity_is_gpu(&s->devices->list[entity])))
+        if (r && r->getter != GETTER_XID &&
+            (r->instance || nvml_entity_is_gpu(&s->devices->list[entity])))
             put_status(s, entity, row, status);
     }
 }
@@ -551,7 +380,8 @@ static void read_entity(struct sampler *s, uint32_t entity, unsigned classes)
         if (!(classes >> c & 1))
             continue;
         read_xid(s, entity, class);
-        gone = gone || !read_calls(s, entity, class) || !read_values(s, entity, class) || !read_gpm(s, entity, class);
+        gone = gone || !read_calls(s, entity, class) || !read_values(s, entity, class) ||
+               !read_gpm(s, entity, class);
     }
     enum frame_status reason = status_of_state((enum frame_entity_state)e->record.state);
     if (reason != FRAME_OK)
@@ -571,17 +401,19 @@ static void add_statuses(struct sampler *s, uint64_t now_ns)
 {
     for (uint32_t entity = 0; entity < s->state_entities; entity++) {
         for (uint32_t row = 0; row < s->row_count; row++) {
-            struct sampler_state *state = state_at(s, entity, row);
+            struct sampler_state *state = sampler_state_at(s, entity, row);
             if (!state->now || state->now == FRAME_OK + 1 || state->now == state->sent)
                 continue;
-            struct nvml_output out = {.status = (enum frame_status)(state->now - 1), .i64 = state->code};
+            struct nvml_output out = {.status = (enum frame_status)(state->now - 1),
+                                      .i64 = state->code};
             add_record(s, entity, s->rows[row].field, &out, now_ns);
             state->sent = state->now;
         }
     }
 }
 
-const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns, uint32_t calls_before)
+const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns,
+                                uint32_t calls_before)
 {
     uint64_t now_ns = clock_mono_ns();
     add_statuses(s, now_ns);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is watched, when it is due and the pass that reads it: one SAMPLE frame for all classes due at the same time.
-// OK values are sent each time; any other status with the first sample after ENTITIES or WATCH and when it changes.
+// What is watched, when it is due and the pass that reads it: one SAMPLE frame for all classes due
+// at the same time. OK values are sent each time; any other status with the first sample after
+// ENTITIES or WATCH and when it changes.
 #pragma once
 
 #include <stdbool.h>
@@ -12,17 +13,19 @@
 #include "source/nvml_fields.h"
 #include "source/xid_board.h"
 
-struct sampler_row { // a watched field
+#define SAMPLER_NO_VALUE UINT16_MAX
+
+struct sampler_row {                  // a watched field
     const struct nvml_recipe *recipe; // NULL: NVML has no such number
     uint16_t field;
-    uint16_t value[2]; // places in the class's value list; UINT16_MAX: none
+    uint16_t value[2]; // places in the class's value list, or SAMPLER_NO_VALUE
 };
 
 struct sampler_state { // of a watched field of an entity
-    uint8_t now; // enum frame_status + 1; 0: never read
-    uint8_t sent; // the same, as the exporter knows it
-    bool was_ok; // since the list was made
-    int32_t code; // of FRAME_VENDOR_ERROR
+    uint8_t now;       // enum frame_status + 1; 0: never read
+    uint8_t sent;      // the same, as the exporter knows it
+    bool was_ok;       // since the list was made
+    int32_t code;      // of FRAME_VENDOR_ERROR
 };
 
 struct sampler_value { // a field value to ask for
@@ -60,24 +63,34 @@ struct sampler {
     struct buf strings;
     struct buf frame;
     uint32_t record_count;
-    bool walk_wanted; // a MIG handle went bad
+    bool walk_wanted;   // a MIG handle went bad
     bool state_changed; // a GPU was lost or needs a reset
     bool uninitialized; // the library was shut down under us
 };
 
+static inline struct sampler_state *sampler_state_at(const struct sampler *s, uint32_t entity,
+                                                     uint32_t row)
+{
+    return &s->states[(size_t)entity * s->row_count + row];
+}
+
+// sampler_plan.c
 void sampler_init(struct sampler *s);
 void sampler_deinit(struct sampler *s);
 // A new watch: everything is due at once. 0 or -ENOMEM.
-int must_use sampler_watch(struct sampler *s, const struct frame_watch *watch, const uint16_t *field_ids,
-                           uint64_t now_ns);
-// The entity list has changed: nothing is known of any value, everything is due at once. 0 or -ENOMEM.
+int must_use sampler_watch(struct sampler *s, const struct frame_watch *watch,
+                           const uint16_t *field_ids, uint64_t now_ns);
+// The entity list has changed: nothing is known of any value, everything is due at once. 0 or
+// -ENOMEM.
 int must_use sampler_reset(struct sampler *s, uint64_t now_ns);
-// The entity list was sent again with the same entities: statuses are to be sent again, values are as they were.
+// The entity list was sent again with the same entities: statuses are to be sent again, values are
+// as they were.
 void sampler_resend(struct sampler *s);
 uint64_t sampler_due_ns(const struct sampler *s); // UINT64_MAX: nothing is watched
 // Bits of the classes due. Classes come back at multiples of their period on CLOCK_MONOTONIC.
 unsigned sampler_take_due(struct sampler *s, uint64_t now_ns);
-// Reads the classes. Afterwards sampler_frame makes the SAMPLE frame of it.
+// sampler.c Reads the classes. Afterwards sampler_frame makes the SAMPLE frame of it.
 void sampler_pass(struct sampler *s, unsigned classes);
 // The frame of the last pass, borrowed until the next; without entities it is an empty one.
-const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns, uint32_t calls_before);
+const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns,
+                                uint32_t calls_before);

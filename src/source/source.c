@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: everything that has a time (retry, event poll, walk, samples) stands in a field *_ns; the loop waits for
-// the socket or the earliest of them and then does what is due, events before samples, so that a sample knows the XIDs
-// that came before it. The driver is opened and closed only in open_driver and close_driver.
+// How it works: everything that has a time (retry, event poll, walk, samples) stands in a field
+// *_ns; the loop waits for the socket or the earliest of them and then does what is due, events
+// before samples, so that a sample knows the XIDs that came before it. The driver is opened and
+// closed only in open_driver and close_driver.
 #include "source/source.h"
 
 #include <dirent.h>
@@ -39,13 +40,14 @@ struct source {
     struct frame_reader reader;
     struct frame_state state; // as sent last
     struct buf frame;
-    bool ready; // the driver is open
-    bool told; // a state has been sent
+    bool ready;        // the driver is open
+    bool told;         // a state has been sent
     unsigned attempts; // to open since it was last open with all GPUs well
-    uint64_t open_ns; // next attempt; NEVER while there is no reason
+    uint64_t open_ns;  // next attempt; NEVER while there is no reason
     uint64_t events_ns, walk_ns;
     unsigned device_files;
-    int end; // exit status + 1 once the loop is to end
+    uint64_t dropped; // frames, as logged last
+    int end;          // exit status + 1 once the loop is to end
 };
 
 // --- telling ---
@@ -69,7 +71,8 @@ static void send_plain(struct source *s, enum frame_type type, const void *paylo
 
 static void send_hello(struct source *s)
 {
-    struct frame_hello hello = {.protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_NVML, .pid = getpid()};
+    struct frame_hello hello = {
+        .protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_NVML, .pid = getpid()};
     send_plain(s, FRAME_HELLO, &hello, sizeof(hello));
 }
 
@@ -86,7 +89,8 @@ static void send_entities(struct source *s)
     check_output(s, xid_board_send_entities(&s->board, &s->devices, &s->frame));
 }
 
-static void update_state(struct source *s, enum frame_state_code code, nvmlReturn_t vendor_code, const char *text)
+static void update_state(struct source *s, enum frame_state_code code, nvmlReturn_t vendor_code,
+                         const char *text)
 {
     struct frame_state state = {
         .code = code,
@@ -140,11 +144,13 @@ static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text
         *text = "no permission to open the NVIDIA device files";
         return FRAME_STATE_NO_PERMISSION;
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        *text = "NVML library and kernel driver differ in version: the driver was upgraded and is not loaded yet, "
+        *text = "NVML library and kernel driver differ in version: the driver was upgraded and is "
+                "not loaded yet, "
                 "or this container has an older library";
         return FRAME_STATE_MISMATCH;
     default:
-        *text = "NVML does not start; often there are no device files, /dev/nvidiactl and /dev/nvidia0";
+        *text =
+            "NVML does not start; often there are no device files, /dev/nvidiactl and /dev/nvidia0";
         return FRAME_STATE_FAILED;
     }
 }
@@ -171,12 +177,14 @@ static void schedule_reopen(struct source *s)
 }
 
 // The library is unmapped too: a retry then finds what an upgrade has put there.
-static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t result, const char *text)
+static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t result,
+                    const char *text)
 {
     nvml_close(&s->n);
     s->system = (struct nvml_system){0};
     s->ready = false;
-    log_info("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result), LOG_LIMIT("driver"));
+    log_info("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result),
+             LOG_LIMIT("driver"));
     update_state(s, code, result, text);
     schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
 }
@@ -199,7 +207,8 @@ static void open_driver(struct source *s)
     if (!s->n.handle) {
         int rc = nvml_open(&s->n, s->options->library, &err);
         if (rc < 0) {
-            give_up(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, NVML_SUCCESS, err.text);
+            give_up(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, NVML_SUCCESS,
+                    err.text);
             return;
         }
     }
@@ -218,7 +227,8 @@ static void open_driver(struct source *s)
         return;
     }
     s->ready = true;
-    log_info("driver open", LOG_STR("driver", s->system.driver_version), LOG_U64("gpus", s->devices.gpus));
+    log_info("driver open", LOG_STR("driver", s->system.driver_version),
+             LOG_U64("gpus", s->devices.gpus));
     announce(s);
 }
 
@@ -290,8 +300,19 @@ static void keep_house(struct source *s)
         walk(s);
 }
 
+static void log_dropped(struct source *s)
+{
+    uint64_t dropped = output_get_dropped(&s->output);
+    if (dropped == s->dropped)
+        return;
+    log_warn("exporter reads too slowly, frames dropped", LOG_U64("frames", dropped - s->dropped),
+             LOG_LIMIT("dropped"));
+    s->dropped = dropped;
+}
+
 static void poll_events(struct source *s, uint64_t now_ns)
 {
+    log_dropped(s);
     s->events_ns = (now_ns / EVENTS_PERIOD_NS + 1) * EVENTS_PERIOD_NS;
     if (!s->ready)
         return;
@@ -316,7 +337,8 @@ static void sample(struct source *s, unsigned classes)
         sampler_resend(&s->sampler);
         schedule_reopen(s);
     }
-    check_output(s, output_send(&s->output, FRAME_SAMPLE, sampler_frame(&s->sampler, classes, started_ns, calls)));
+    check_output(s, output_send(&s->output, FRAME_SAMPLE,
+                                sampler_frame(&s->sampler, classes, started_ns, calls)));
     if (s->sampler.uninitialized)
         reopen_driver(s, "the library was shut down");
     else if (s->sampler.walk_wanted)
@@ -351,7 +373,8 @@ static void take_frames(struct source *s)
     while ((rc = frame_reader_next(&s->reader, &frame, &what)) > 0) {
         if (frame.type != FRAME_WATCH)
             continue;
-        if (sampler_watch(&s->sampler, frame.as.watch.head, frame.as.watch.field_ids, clock_mono_ns()) < 0) {
+        if (sampler_watch(&s->sampler, frame.as.watch.head, frame.as.watch.field_ids,
+                          clock_mono_ns()) < 0) {
             log_error("out of memory");
             s->end = 2;
             return;
@@ -409,7 +432,8 @@ static void wait_for_something(struct source *s)
 
 static void init(struct source *s, const struct source_options *options)
 {
-    *s = (struct source){.options = options, .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header))};
+    *s = (struct source){.options = options,
+                         .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header))};
     s->n.page = options->page;
     s->devices.skipped = options->skipped;
     output_init(&s->output, options->socket_fd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NVML source: one loop that keeps the driver open, watches for change, samples when due and talks to the exporter.
+// The NVML source: one loop that keeps the driver open, watches for change, samples when due and
+// talks to the exporter.
 #pragma once
 
 #include <stdint.h>
@@ -7,14 +8,14 @@
 #include "gpu/frame.h"
 
 struct source_options {
-    const char *library; // path of libnvidia-ml, NULL or "": search
-    const char *kmsg_path; // NULL or "": none
+    const char *library;    // path of libnvidia-ml, NULL or "": search
+    const char *kmsg_path;  // NULL or "": none
     const char *device_dir; // where nvidia0, nvidia1, ... are
-    uint64_t skipped; // bit per NVML index that is left alone
+    uint64_t skipped;       // bit per NVML index that is left alone
     int socket_fd;
     struct frame_call_page *page;
 };
 
-// Returns the process's exit status: 0 when the exporter closed the socket, 1 when it spoke another protocol or memory
-// ran out at the start.
+// Returns the process's exit status: 0 when the exporter closed the socket, 1 when it spoke another
+// protocol or memory ran out at the start.
 int source_run(const struct source_options *options);

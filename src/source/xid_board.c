@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entity list is sent under the board's lock, so that an event of the other thread can't name an entity of a list
-// that is not out yet. Order of locks: board, then output.
+// The entity list is sent under the board's lock, so that an event of the other thread can't name
+// an entity of a list that is not out yet. Order of locks: board, then output.
 #include "source/xid_board.h"
 
 #include <errno.h>
@@ -51,7 +51,8 @@ static int take_list(struct xid_board *b, const struct nvml_devices *d)
     return 0;
 }
 
-int xid_board_send_entities(struct xid_board *b, const struct nvml_devices *d, const struct buf *frame)
+int xid_board_send_entities(struct xid_board *b, const struct nvml_devices *d,
+                            const struct buf *frame)
 {
     (void)pthread_mutex_lock(&b->lock);
     int rc = take_list(b, d);
@@ -68,10 +69,11 @@ void xid_board_set_armed(struct xid_board *b, bool events_armed)
     (void)pthread_mutex_unlock(&b->lock);
 }
 
-static uint32_t find_gpu(const struct xid_board *b, uint32_t bus_key)
+static uint32_t find_gpu(const struct xid_board *b, uint64_t bus_key)
 {
     for (uint32_t i = 0; i < b->count; i++)
-        if (b->rows[i].known && b->rows[i].gpu_instance_id == UINT32_MAX && b->rows[i].bus_key == bus_key)
+        if (b->rows[i].known && b->rows[i].gpu_instance_id == UINT32_MAX &&
+            b->rows[i].bus_key == bus_key)
             return i;
     return UINT32_MAX;
 }
@@ -85,10 +87,9 @@ static void note_last(struct xid_board *b, uint32_t gpu, const struct xid_sighti
             b->rows[i].last = s->xid;
 }
 
-static int tell(struct xid_board *b, const struct xid_sighting *s)
+static int tell(struct xid_board *b, uint32_t gpu, const struct xid_sighting *s)
 {
-    uint32_t gpu = find_gpu(b, s->bus_key);
-    if (gpu == UINT32_MAX)
+    if (gpu >= b->count)
         return 0; // a GPU we may not see
     note_last(b, gpu, s);
     struct frame_events head = {.generation = b->generation, .count = 1};
@@ -124,7 +125,9 @@ int xid_board_event(struct xid_board *b, uint32_t entity, uint32_t xid, uint32_t
     if (entity < b->count && b->rows[entity].known) {
         event.bus_key = b->rows[entity].bus_key;
         xid_pairs_event(&b->pairs, &event, &whole);
-        rc = tell(b, &whole);
+        rc = tell(b, entity, &whole);
+    } else {
+        rc = tell(b, entity, &event);
     }
     (void)pthread_mutex_unlock(&b->lock);
     return rc;
@@ -146,7 +149,9 @@ int xid_board_line(struct xid_board *b, struct sv line)
     memcpy(sighting.text, parsed.text, sizeof(sighting.text));
     struct xid_sighting now;
     (void)pthread_mutex_lock(&b->lock);
-    int rc = xid_pairs_line(&b->pairs, &sighting, b->events_armed, &now) ? tell(b, &now) : 0;
+    int rc = xid_pairs_line(&b->pairs, &sighting, b->events_armed, &now)
+                 ? tell(b, find_gpu(b, now.bus_key), &now)
+                 : 0;
     (void)pthread_mutex_unlock(&b->lock);
     return rc;
 }
@@ -157,7 +162,7 @@ int xid_board_expire(struct xid_board *b, uint64_t now_ns)
     int rc = 0;
     (void)pthread_mutex_lock(&b->lock);
     while (rc == 0 && xid_pairs_expire(&b->pairs, now_ns, &alone))
-        rc = tell(b, &alone);
+        rc = tell(b, find_gpu(b, alone.bus_key), &alone);
     (void)pthread_mutex_unlock(&b->lock);
     return rc;
 }

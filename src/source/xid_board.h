@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where XID errors meet: NVML events from the sampling thread, kernel lines from a thread of their own (NVML calls of
-// the other may hang, and that is when the lines matter). Each is told once as an EVENTS frame, and the last code of
-// each GPU and instance is kept. All functions may be called from both threads.
+// Where XID errors meet: NVML events from the sampling thread, kernel lines from a thread of their
+// own (NVML calls of the other may hang, and that is when the lines matter). Each is told once as
+// an EVENTS frame, and the last code of each GPU and instance is kept. All functions may be called
+// from both threads.
 #pragma once
 
 #include <pthread.h>
@@ -14,10 +15,10 @@
 #include "source/xid_pairs.h"
 
 struct xid_row { // of an entity, in its order
-    uint32_t bus_key;
+    uint64_t bus_key;
     uint32_t gpu_instance_id; // UINT32_MAX: a GPU
-    uint32_t last; // 0: none seen
-    bool known; // has a bus id
+    uint32_t last;            // 0: none seen
+    bool known;               // has a bus id: the kernel's lines can name it
 };
 
 struct xid_board {
@@ -33,9 +34,10 @@ struct xid_board {
 
 void xid_board_init(struct xid_board *b, struct output *output);
 void xid_board_deinit(struct xid_board *b);
-// Sends the ENTITIES frame and knows the list from then on; last codes stay with their GPU or instance. As output_send,
-// or -ENOMEM.
-int xid_board_send_entities(struct xid_board *b, const struct nvml_devices *d, const struct buf *frame);
+// Sends the ENTITIES frame and knows the list from then on; last codes stay with their GPU or
+// instance. As output_send, or -ENOMEM.
+int xid_board_send_entities(struct xid_board *b, const struct nvml_devices *d,
+                            const struct buf *frame);
 void xid_board_set_armed(struct xid_board *b, bool events_armed);
 // Tell of an event; times are taken here. As output_send.
 int xid_board_event(struct xid_board *b, uint32_t entity, uint32_t xid, uint32_t gpu_instance_id);

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 static void remove_line(struct xid_pairs *p, uint32_t at)
 {
     p->line_count--;
@@ -22,7 +21,8 @@ static void forget_old_events(struct xid_pairs *p, uint64_t now_ns)
         remove_event(p, 0);
 }
 
-void xid_pairs_event(struct xid_pairs *p, const struct xid_sighting *event, struct xid_sighting *out)
+void xid_pairs_event(struct xid_pairs *p, const struct xid_sighting *event,
+                     struct xid_sighting *out)
 {
     *out = *event;
     for (uint32_t i = 0; i < p->line_count; i++) {
@@ -45,7 +45,8 @@ void xid_pairs_event(struct xid_pairs *p, const struct xid_sighting *event, stru
     p->events[p->event_count++].taken_ns = event->taken_ns;
 }
 
-bool xid_pairs_line(struct xid_pairs *p, const struct xid_sighting *line, bool events, struct xid_sighting *out)
+bool xid_pairs_line(struct xid_pairs *p, const struct xid_sighting *line, bool events,
+                    struct xid_sighting *out)
 {
     forget_old_events(p, line->taken_ns);
     for (uint32_t i = 0; i < p->event_count; i++) {

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct kmsg_xid xid;
-    uint32_t key;
+    uint64_t key;
     if (kmsg_parse((struct sv){(const char *)data, size}, &xid)) {
         assert(xid.xid > 0 && xid.xid <= 65535);
         assert(strnlen(xid.text, sizeof(xid.text)) < sizeof(xid.text));

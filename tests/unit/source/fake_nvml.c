@@ -25,14 +25,15 @@ static nvmlReturn_t check(nvmlDevice_t device)
     const struct fake_gpu *g = &fake.gpu[device->gpu];
     if (g->result != NVML_SUCCESS)
         return g->result;
-    return device->slot >= 0 && !g->slots[device->slot].exists ? NVML_ERROR_NOT_FOUND : NVML_SUCCESS;
+    return device->slot >= 0 && !g->slots[device->slot].exists ? NVML_ERROR_NOT_FOUND
+                                                               : NVML_SUCCESS;
 }
 
-#define CHECK(device) \
-    do { \
-        nvmlReturn_t result_ = check(device); \
-        if (result_ != NVML_SUCCESS) \
-            return result_; \
+#define CHECK(device)                                                                              \
+    do {                                                                                           \
+        nvmlReturn_t result_ = check(device);                                                      \
+        if (result_ != NVML_SUCCESS)                                                               \
+            return result_;                                                                        \
     } while (0)
 
 static nvmlReturn_t get_count(unsigned int *count)
@@ -257,7 +258,8 @@ static nvmlReturn_t get_supported_events(nvmlDevice_t device, unsigned long long
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t register_events(nvmlDevice_t device, unsigned long long mask, nvmlEventSet_t set)
+static nvmlReturn_t register_events(nvmlDevice_t device, unsigned long long mask,
+                                    nvmlEventSet_t set)
 {
     CHECK(device);
     if (fake.register_result != NVML_SUCCESS)
@@ -287,7 +289,8 @@ void fake_reset(void)
     fake.n.initialised = true;
     for (unsigned i = 0; i < FAKE_GPUS; i++) {
         static const char *const uuids[] = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
-        fake.gpu[i] = (struct fake_gpu){.uuid = uuids[i], .name = "NVIDIA Fake", .bus = 0x10 + i, .temperature = 40 + i};
+        fake.gpu[i] = (struct fake_gpu){
+            .uuid = uuids[i], .name = "NVIDIA Fake", .bus = 0x10 + i, .temperature = 40 + i};
     }
     fake.n.fn = (struct nvml_functions){
         .nvmlDeviceGetCount = get_count,
@@ -323,16 +326,20 @@ void fake_reset(void)
     };
 }
 
-void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices, unsigned long long memory_mb,
-                   const char *uuid, const char *name)
+void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices,
+                   unsigned long long memory_mb, const char *uuid, const char *name)
 {
     fake.gpu[gpu].mig_capable = fake.gpu[gpu].mig_on = true;
-    fake.gpu[gpu].slots[slot] = (struct fake_slot){
-        .exists = true, .gi = gi, .slices = slices, .memory_mb = memory_mb, .uuid = uuid, .name = name};
+    fake.gpu[gpu].slots[slot] = (struct fake_slot){.exists = true,
+                                                   .gi = gi,
+                                                   .slices = slices,
+                                                   .memory_mb = memory_mb,
+                                                   .uuid = uuid,
+                                                   .name = name};
 }
 
 void fake_set_value(unsigned id, int type, nvmlValue_t value)
 {
-    fake.values[id] =
-        (nvmlFieldValue_t){.fieldId = id, .timestamp = 1700000000000000, .valueType = type, .value = value};
+    fake.values[id] = (nvmlFieldValue_t){
+        .fieldId = id, .timestamp = 1700000000000000, .valueType = type, .value = value};
 }

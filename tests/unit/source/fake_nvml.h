@@ -49,7 +49,7 @@ struct fake_nvml {
     // Field values: by id, for all GPUs.
     nvmlFieldValue_t values[512];
     unsigned long long unknown_from; // ids from here on are unknown ...
-    bool unknown_fails_all; // ... and fail the whole call
+    bool unknown_fails_all;          // ... and fail the whole call
     unsigned value_calls;
     unsigned last_value_count;
     // GPM
@@ -73,6 +73,6 @@ extern struct fake_nvml fake;
 void fake_reset(void);
 nvmlDevice_t fake_device(unsigned gpu);
 nvmlDevice_t fake_slot(unsigned gpu, unsigned slot);
-void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices, unsigned long long memory_mb,
-                   const char *uuid, const char *name);
+void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices,
+                   unsigned long long memory_mb, const char *uuid, const char *name);
 void fake_set_value(unsigned id, int type, nvmlValue_t value);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "fake_nvml.h"
-#include "source/nvml_devices.h"
+#include "source/nvml_survey.h"
 
 static struct nvml_devices d;
 static bool changed;
@@ -94,7 +94,8 @@ static void instances_stand_behind_their_gpu(void **state)
     fake.gpus = 2;
     fake.gpu[0].gpm = true;
     fake_add_slot(0, 0, 1, 3, 40192, "MIG-a", "NVIDIA Fake MIG 1c.3g.40gb");
-    fake_add_slot(0, 1, 1, 3, 40192, "MIG-b", "NVIDIA Fake MIG 2c.3g.40gb"); // the same GPU instance
+    fake_add_slot(0, 1, 1, 3, 40192, "MIG-b",
+                  "NVIDIA Fake MIG 2c.3g.40gb");                            // the same GPU instance
     fake_add_slot(0, 4, 9, 1, 9728, "MIG-c", "NVIDIA Fake MIG 1g.10gb+me"); // slots may be sparse
     fake.gpu[0].slots[4].ci = 3;
     enumerate();
@@ -174,8 +175,10 @@ static void a_new_mig_layout_is_seen_by_the_walk(void **state)
 static void begin_gpm(uint32_t entity)
 {
     struct nvml_gpm_value v[] = {{.metric = 1}};
-    struct nvml_gpm_target t = {.device = fake_device(0), .mig_gi = d.list[entity].record.gpu_instance_id};
-    assert_int_equal(nvml_gpm_read(&fake.n, &d.list[entity].gpm, &t, NS_PER_S, v, 1), NVML_ERROR_NO_DATA);
+    struct nvml_gpm_target t = {.device = fake_device(0),
+                                .mig_gi = d.list[entity].record.gpu_instance_id};
+    assert_int_equal(nvml_gpm_read(&fake.n, &d.list[entity].gpm, &t, NS_PER_S, v, 1),
+                     NVML_ERROR_NO_DATA);
 }
 
 static void what_stays_keeps_its_samples_and_a_recreated_instance_does_not(void **state)
@@ -330,17 +333,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(gpus_are_listed_with_their_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(a_second_look_changes_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_bus_id_is_made_from_numbers_where_the_function_is_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_bus_id_is_made_from_numbers_where_the_function_is_old,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(instances_stand_behind_their_gpu, setup, teardown),
         cmocka_unit_test_setup_teardown(profiles_come_from_the_name_or_the_rule, setup, teardown),
-        cmocka_unit_test_setup_teardown(slices_come_from_the_profile_where_attributes_are_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(slices_come_from_the_profile_where_attributes_are_old,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_mig_layout_is_seen_by_the_walk, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_stays_keeps_its_samples_and_a_recreated_instance_does_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_stays_keeps_its_samples_and_a_recreated_instance_does_not, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_gpu_stays_listed_with_its_identity, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_gpu_lost_before_a_reopening_keeps_its_identity, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_gpu_lost_before_a_reopening_keeps_its_identity, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_gpu_out_of_reach_keeps_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(a_skipped_gpu_is_never_called, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_reset_that_is_required_ends_when_no_call_says_so_any_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_reset_that_is_required_ends_when_no_call_says_so_any_more,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(marking_reaches_the_whole_board, setup, teardown),
         cmocka_unit_test_setup_teardown(another_gpu_in_the_same_place_is_surveyed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_count_that_fails_leaves_the_list, setup, teardown),

@@ -28,8 +28,9 @@ static void all_ids_come_from_one_call(void **state)
     fake_set_value(83, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, (nvmlValue_t){.ullVal = 15782796862});
     fake_set_value(82, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 61});
     fake_set_value(143, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 2});
-    struct nvml_value v[] = {
-        {.id = 83, .expect = EXPECT_U64}, {.id = 82, .expect = EXPECT_U32}, {.id = 143, .expect = EXPECT_U32}};
+    struct nvml_value v[] = {{.id = 83, .expect = EXPECT_U64},
+                             {.id = 82, .expect = EXPECT_U32},
+                             {.id = 143, .expect = EXPECT_U32}};
     assert_int_equal(get(v, 3), NVML_SUCCESS);
     assert_int_equal(fake.value_calls, 1);
     assert_int_equal(v[0].number, 15782796862);
@@ -51,7 +52,8 @@ static void each_id_has_its_own_return(void **state)
 
 static void a_wrong_type_is_read_as_what_the_id_holds(void **state)
 {
-    // r545 calls the memory temperature a double but writes an unsigned int; some call ECC counts doubles.
+    // r545 calls the memory temperature a double but writes an unsigned int; some call ECC counts
+    // doubles.
     fake_set_value(82, NVML_VALUE_TYPE_DOUBLE, (nvmlValue_t){.uiVal = 61});
     fake_set_value(3, NVML_VALUE_TYPE_DOUBLE, (nvmlValue_t){.ullVal = UINT64_C(1) << 33});
     fake_set_value(74, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 9});
@@ -59,8 +61,9 @@ static void a_wrong_type_is_read_as_what_the_id_holds(void **state)
     fake_set_value(254, NVML_VALUE_TYPE_DOUBLE, (nvmlValue_t){.dVal = 612.5});
     fake_set_value(255, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 300});
     struct nvml_value v[] = {
-        {.id = 82, .expect = EXPECT_U32}, {.id = 3, .expect = EXPECT_U64}, {.id = 74, .expect = EXPECT_U64},
-        {.id = 230, .expect = EXPECT_U32}, {.id = 254, .expect = EXPECT_TYPED}, {.id = 255, .expect = EXPECT_TYPED}};
+        {.id = 82, .expect = EXPECT_U32},    {.id = 3, .expect = EXPECT_U64},
+        {.id = 74, .expect = EXPECT_U64},    {.id = 230, .expect = EXPECT_U32},
+        {.id = 254, .expect = EXPECT_TYPED}, {.id = 255, .expect = EXPECT_TYPED}};
     assert_int_equal(get(v, 6), NVML_SUCCESS);
     assert_int_equal(v[0].number, 61);
     assert_int_equal(v[1].number, UINT64_C(1) << 33);
@@ -86,8 +89,9 @@ static void a_call_that_fails_as_a_whole_is_made_id_by_id_once(void **state)
     fake_set_value(82, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 61});
     fake.unknown_from = 200;
     fake.unknown_fails_all = true;
-    struct nvml_value v[] = {
-        {.id = 83, .expect = EXPECT_U64}, {.id = 230, .expect = EXPECT_U32}, {.id = 82, .expect = EXPECT_U32}};
+    struct nvml_value v[] = {{.id = 83, .expect = EXPECT_U64},
+                             {.id = 230, .expect = EXPECT_U32},
+                             {.id = 82, .expect = EXPECT_U32}};
     assert_int_equal(get(v, 3), NVML_SUCCESS);
     assert_int_equal(fake.value_calls, 1 + 3);
     assert_int_equal(v[0].number, 5);
@@ -132,9 +136,11 @@ static void ids_that_branch_575_numbers_otherwise_are_not_asked_there(void **sta
         const char *driver;
         nvmlReturn_t result;
     } cases[] = {{"570.124.06", NVML_SUCCESS}, {"575.51.03", NVML_ERROR_NOT_SUPPORTED},
-                 {"579", NVML_SUCCESS}, {"580.65.06", NVML_SUCCESS}, {"", NVML_SUCCESS}, {"garbage", NVML_SUCCESS}};
+                 {"579", NVML_SUCCESS},        {"580.65.06", NVML_SUCCESS},
+                 {"", NVML_SUCCESS},           {"garbage", NVML_SUCCESS}};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct nvml_value v[] = {{.id = 269, .expect = EXPECT_U64}, {.id = 83, .expect = EXPECT_U64}};
+        struct nvml_value v[] = {{.id = 269, .expect = EXPECT_U64},
+                                 {.id = 83, .expect = EXPECT_U64}};
         nvml_field_values_init(&known, cases[i].driver);
         assert_int_equal(get(v, 2), NVML_SUCCESS);
         assert_int_equal(v[1].number, 6);

@@ -17,16 +17,27 @@ static int setup(void **state)
 {
     fake_reset();
     gpu = (struct nvml_entity){
-        .record = {.kind = FRAME_ENTITY_GPU, .index = 2, .minor = 3, .uuid = "GPU-1-2", .name = "NVIDIA A10G",
-                   .bus_id = "00000000:1B:00.0", .total_slices = 7, .gpm = 1},
+        .record = {.kind = FRAME_ENTITY_GPU,
+                   .index = 2,
+                   .minor = 3,
+                   .uuid = "GPU-1-2",
+                   .name = "NVIDIA A10G",
+                   .bus_id = "00000000:1B:00.0",
+                   .total_slices = 7,
+                   .gpm = 1},
         .device = fake_device(2),
     };
     instance = (struct nvml_entity){
-        .record = {.kind = FRAME_ENTITY_GPU_I, .index = 2, .uuid = "MIG-9", .legacy_uuid = "MIG-GPU-1-2/7/0",
-                   .profile = "1g.10gb", .name = "NVIDIA A10G"},
+        .record = {.kind = FRAME_ENTITY_GPU_I,
+                   .index = 2,
+                   .uuid = "MIG-9",
+                   .legacy_uuid = "MIG-GPU-1-2/7/0",
+                   .profile = "1g.10gb",
+                   .name = "NVIDIA A10G"},
         .device = fake_slot(2, 0),
     };
-    nvml_system = (struct nvml_system){.driver_version = "550.1", .library_version = "12.550.1", .cuda_version = 12040};
+    nvml_system = (struct nvml_system){
+        .driver_version = "550.1", .library_version = "12.550.1", .cuda_version = 12040};
     return 0;
 }
 
@@ -52,7 +63,8 @@ static int64_t number(uint16_t field)
 static void assert_text(const struct nvml_entity *e, uint16_t field, const char *want)
 {
     struct nvml_output out = get_of(e, field);
-    if (out.status != FRAME_OK || out.type != FRAME_VALUE_STRING || !sv_equals(out.text, sv_from(want)))
+    if (out.status != FRAME_OK || out.type != FRAME_VALUE_STRING ||
+        !sv_equals(out.text, sv_from(want)))
         fail_msg("field %u: status %d, '%.*s'", field, out.status, SV_FMT(out.text));
 }
 
@@ -100,8 +112,11 @@ static void brands_have_dcgms_texts(void **state)
     static const struct {
         unsigned brand;
         const char *text;
-    } cases[] = {{0, "Unknown"}, {2, "Tesla"}, {5, "GeForce"}, {9, "NVIDIA Virtual Compute Server"}, {11, "NVIDIA vGaming"},
-                 {14, "NVIDIA"}, {16, "Titan RTX"}, {17, "Unknown"}, {99, "Unknown"}};
+    } cases[] = {{0, "Unknown"},         {2, "Tesla"},
+                 {5, "GeForce"},         {9, "NVIDIA Virtual Compute Server"},
+                 {11, "NVIDIA vGaming"}, {14, "NVIDIA"},
+                 {16, "Titan RTX"},      {17, "Unknown"},
+                 {99, "Unknown"}};
     fake.n.fn.nvmlDeviceGetBrand = get_brand;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         fake.gpu[2].temperature = cases[i].brand;
@@ -137,7 +152,8 @@ static void capability_and_compute_mode_are_packed_as_dcgm_does(void **state)
 
 static void old_memory_counts_reserved_inside_used(void **state)
 {
-    fake.gpu[2].memory = (nvmlMemory_v2_t){.total = 100ull << 20, .reserved = 10ull << 20, .free = 60ull << 20, .used = 30ull << 20};
+    fake.gpu[2].memory = (nvmlMemory_v2_t){
+        .total = 100ull << 20, .reserved = 10ull << 20, .free = 60ull << 20, .used = 30ull << 20};
     assert_int_equal(number(252), 30);
     assert_int_equal(number(253), 10);
     fake.n.fn.nvmlDeviceGetMemoryInfo_v2 = NULL;
@@ -219,7 +235,8 @@ static void power_limits_are_whole_watts(void **state)
     assert_true(get_of(&gpu, 162).f64 == 300.0);
 }
 
-static nvmlReturn_t count_retired(nvmlDevice_t device, int cause, unsigned int *count, unsigned long long *pages)
+static nvmlReturn_t count_retired(nvmlDevice_t device, int cause, unsigned int *count,
+                                  unsigned long long *pages)
 {
     *count = 5;
     return cause == 0 && !pages ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_ERROR_INVALID_ARGUMENT;
@@ -231,7 +248,8 @@ static void retired_pages_are_counted_without_being_fetched(void **state)
     assert_int_equal(number(390), 5);
 }
 
-static nvmlReturn_t count_ecc(nvmlDevice_t device, int type, int counter, int location, unsigned long long *out)
+static nvmlReturn_t count_ecc(nvmlDevice_t device, int type, int counter, int location,
+                              unsigned long long *out)
 {
     *out = (unsigned long long)(type * 100 + counter * 10 + location);
     return NVML_SUCCESS;
@@ -242,13 +260,14 @@ static void ecc_counters_ask_for_their_type_counter_and_location(void **state)
     fake.n.fn.nvmlDeviceGetMemoryErrorCounter = count_ecc;
     assert_int_equal(number(314), 0); // corrected, volatile, L1
     assert_int_equal(number(315), 100);
-    assert_int_equal(number(318), 2); // device memory
+    assert_int_equal(number(318), 2);   // device memory
     assert_int_equal(number(333), 114); // uncorrected, aggregate, texture
     assert_int_equal(number(345), 117); // uncorrected, aggregate, SRAM
-    assert_int_equal(number(336), 6); // corrected, volatile, CBU
+    assert_int_equal(number(336), 6);   // corrected, volatile, CBU
 }
 
-static nvmlReturn_t count_link(nvmlDevice_t device, unsigned int link, int counter, unsigned long long *out)
+static nvmlReturn_t count_link(nvmlDevice_t device, unsigned int link, int counter,
+                               unsigned long long *out)
 {
     *out = link * 10 + (unsigned)counter;
     return NVML_SUCCESS;
@@ -257,9 +276,9 @@ static nvmlReturn_t count_link(nvmlDevice_t device, unsigned int link, int count
 static void nvlink_errors_ask_for_their_link_and_counter(void **state)
 {
     fake.n.fn.nvmlDeviceGetNvLinkErrorCounter = count_link;
-    assert_int_equal(number(400), 2); // flit CRC, link 0
+    assert_int_equal(number(400), 2);   // flit CRC, link 0
     assert_int_equal(number(408), 142); // flit CRC, link 14
-    assert_int_equal(number(415), 53); // data CRC, link 5
+    assert_int_equal(number(415), 53);  // data CRC, link 5
     assert_int_equal(number(468), 110); // replay, link 11
     assert_int_equal(number(493), 171); // recovery, link 17
 }
@@ -305,7 +324,8 @@ static void the_vgpu_licence_follows_dcgms_rule(void **state)
     licenses.licensableFeaturesCount = 2;
     add_license(0, 284, 2, 5);
     add_license(1, 284, 4, 5);
-    assert_int_equal(get_of(&gpu, 526).status, FRAME_NO_DATA); // without the vGPU feature there is no value
+    assert_int_equal(get_of(&gpu, 526).status,
+                     FRAME_NO_DATA); // without the vGPU feature there is no value
     add_license(1, 284, NVML_GRID_LICENSE_FEATURE_CODE_VGPU, 0);
     assert_int_equal(number(526), 0);
     add_license(1, 284, NVML_GRID_LICENSE_FEATURE_CODE_VGPU, 5);
@@ -313,7 +333,8 @@ static void the_vgpu_licence_follows_dcgms_rule(void **state)
 
     // Features of the third generation lie closer together.
     fake.n.fn.generation.nvmlDeviceGetGridLicensableFeatures = 2;
-    licenses = (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = 1, .licensableFeaturesCount = 1000};
+    licenses = (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = 1,
+                                              .licensableFeaturesCount = 1000};
     add_license(2, 268, NVML_GRID_LICENSE_FEATURE_CODE_VGPU, 1);
     assert_int_equal(number(526), 1);
 }
@@ -338,8 +359,10 @@ static nvmlReturn_t get_fabric_1(nvmlDevice_t device, nvmlGpuFabricInfo_t *out)
 
 static void the_fabric_speaks_dcgms_codes_in_each_version(void **state)
 {
-    fabric = (nvmlGpuFabricInfo_v3_t){
-        .state = NVML_GPU_FABRIC_STATE_COMPLETED, .cliqueId = 4, .healthMask = 0x55, .healthSummary = 1};
+    fabric = (nvmlGpuFabricInfo_v3_t){.state = NVML_GPU_FABRIC_STATE_COMPLETED,
+                                      .cliqueId = 4,
+                                      .healthMask = 0x55,
+                                      .healthSummary = 1};
     for (unsigned char i = 0; i < 16; i++)
         fabric.clusterUuid[i] = (unsigned char)(i * 0x11);
     fabric_version = 0x3000028;
@@ -386,7 +409,8 @@ static nvmlReturn_t get_platform(nvmlDevice_t device, nvmlPlatformInfo_v2_t *out
 static void what_the_platform_does_not_say_has_no_value(void **state)
 {
     fake.n.fn.nvmlDeviceGetPlatformInfo = get_platform;
-    platform = (nvmlPlatformInfo_v2_t){.slotNumber = 255, .trayIndex = 255, .hostId = 1, .peerType = 2, .moduleId = 3};
+    platform = (nvmlPlatformInfo_v2_t){
+        .slotNumber = 255, .trayIndex = 255, .hostId = 1, .peerType = 2, .moduleId = 3};
     assert_int_equal(get_of(&gpu, 572).status, FRAME_NO_DATA);
     assert_int_equal(get_of(&gpu, 573).status, FRAME_NO_DATA);
     assert_int_equal(get_of(&gpu, 574).status, FRAME_NO_DATA);

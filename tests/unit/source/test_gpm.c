@@ -26,7 +26,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static nvmlReturn_t read_gi(uint64_t now_ns, struct nvml_gpm_value *values, uint32_t count, uint32_t gi)
+static nvmlReturn_t read_gi(uint64_t now_ns, struct nvml_gpm_value *values, uint32_t count,
+                            uint32_t gi)
 {
     struct nvml_gpm_target target = {.device = fake_device(0), .mig_gi = gi};
     return nvml_gpm_read(&fake.n, &gpm, &target, now_ns, values, count);
@@ -150,15 +151,19 @@ static void support_is_asked_with_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_sample_gives_nothing_and_the_second_all_metrics_in_one_call, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(each_reading_is_the_next_ones_base_and_two_objects_are_enough, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_first_sample_gives_nothing_and_the_second_all_metrics_in_one_call, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            each_reading_is_the_next_ones_base_and_two_objects_are_enough, setup, teardown),
         cmocka_unit_test_setup_teardown(samples_lie_at_least_100_ms_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_instance_is_sampled_through_its_parent_by_its_id, setup, teardown),
-        cmocka_unit_test_setup_teardown(each_metric_has_its_own_return_and_a_nan_is_no_value, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_instance_is_sampled_through_its_parent_by_its_id, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(each_metric_has_its_own_return_and_a_nan_is_no_value, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_failed_sample_drops_both_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_metrics_drop_both_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_request_is_clean_behind_its_last_metric, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_request_is_clean_behind_its_last_metric, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(support_is_asked_with_version_1, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

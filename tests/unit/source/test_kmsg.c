@@ -12,22 +12,33 @@
 
 struct line {
     const char *line;
-    uint32_t key, xid, gi;
+    uint64_t key;
+    uint32_t xid, gi;
     const char *text;
 };
 
 static const struct line good[] = {
-    {"6,1234,98765432,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=foo, GPU has fallen off the bus.", 0x1b00, 79,
-     UINT32_MAX, "Xid (PCI:0000:1b:00): 79, pid=1234, name=foo, GPU has fallen off the bus."},
-    {"4,1,2,c;NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No",
-     0x0100, 94, 5, "Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"},
-    {"6,1,2,-;NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a, Graphics Exception\n SUBSYSTEM=pci\n",
-     0x3b00, 13, 1, "Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a, Graphics Exception"},
+    {"6,1234,98765432,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=foo, GPU has fallen off the "
+     "bus.",
+     0x1b00, 79, UINT32_MAX,
+     "Xid (PCI:0000:1b:00): 79, pid=1234, name=foo, GPU has fallen off the bus."},
+    {"4,1,2,c;NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). "
+     "RST: No, D-RST: No",
+     0x0100, 94, 5,
+     "Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, "
+     "D-RST: No"},
+    {"6,1,2,-;NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a, Graphics "
+     "Exception\n SUBSYSTEM=pci\n",
+     0x3b00, 13, 1,
+     "Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a, Graphics Exception"},
     {"NVRM: Xid (PCI:000A:FF:1f): 119, pid='<unknown>', Timeout", 0xaff1f, 119, UINT32_MAX,
      "Xid (PCI:000A:FF:1f): 119, pid='<unknown>', Timeout"},
-    {"NVRM: Xid (PCI:0000:1b:00.0): 43, x", 0x1b00, 43, UINT32_MAX, "Xid (PCI:0000:1b:00.0): 43, x"},
-    {"[   12.345678] NVRM: Xid (PCI:0000:1b:00): 8,", 0x1b00, 8, UINT32_MAX, "Xid (PCI:0000:1b:00): 8,"},
-    {"NVRM: Xid (PCI:0000:1b:00): 65535, x", 0x1b00, 65535, UINT32_MAX, "Xid (PCI:0000:1b:00): 65535, x"},
+    {"NVRM: Xid (PCI:0000:1b:00.0): 43, x", 0x1b00, 43, UINT32_MAX,
+     "Xid (PCI:0000:1b:00.0): 43, x"},
+    {"[   12.345678] NVRM: Xid (PCI:0000:1b:00): 8,", 0x1b00, 8, UINT32_MAX,
+     "Xid (PCI:0000:1b:00): 8,"},
+    {"NVRM: Xid (PCI:0000:1b:00): 65535, x", 0x1b00, 65535, UINT32_MAX,
+     "Xid (PCI:0000:1b:00): 65535, x"},
 };
 
 static const char *const bad[] = {
@@ -43,7 +54,6 @@ static const char *const bad[] = {
     "NVRM: Xid (PCI:0000:1b:00): 99999999999999999999, y",
     "NVRM: Xid (PCI:0000:1b:00 GPU-I:): 94, y",
     "NVRM: Xid (PCI:0000:1b:00 GPU-I:300): 94, y",
-    "NVRM: Xid (PCI:10000:1b:00): 79, y",
     "NVRM: Xid (PCI:0000:1b): 79, y",
     "NVRM: Xid (PCI:0000;1b;00): 79, y",
     "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 46",
@@ -103,13 +113,15 @@ static void text_is_cut_and_printable(void **state)
 
 static void bus_ids_of_nvml_and_the_kernel_have_one_key(void **state)
 {
-    uint32_t key;
+    uint64_t key;
     assert_true(kmsg_bus_key_parse(SV("0000000A:FF:1F.0"), &key));
     assert_int_equal(key, 0xaff1f);
     assert_true(kmsg_bus_key_parse(SV("0000:1b:00.0"), &key));
     assert_int_equal(key, 0x1b00);
     assert_false(kmsg_bus_key_parse(SV(""), &key));
-    assert_false(kmsg_bus_key_parse(SV("00010000:1B:00.0"), &key));
+    assert_true(kmsg_bus_key_parse(SV("00010000:1B:00.0"), &key)); // a domain of Intel VMD
+    assert_int_equal(key, 0x100001b00);
+    assert_false(kmsg_bus_key_parse(SV("000010000:1B:00.0"), &key));
     assert_false(kmsg_bus_key_parse(SV("0000:1b:00.0x"), &key));
 }
 

@@ -55,10 +55,12 @@ static void the_drivers_own_time_is_taken_when_it_agrees(void **state)
     int64_t out;
     (void)nvml_rate_update(&rate, 1000, NS_PER_S, 1700000000000000, &out);
     // We looked 1.05 s later, the driver's counters are 1 s apart.
-    assert_true(nvml_rate_update(&rate, 101000, 2 * NS_PER_S + 50 * NS_PER_MS, 1700000001000000, &out));
+    assert_true(
+        nvml_rate_update(&rate, 101000, 2 * NS_PER_S + 50 * NS_PER_MS, 1700000001000000, &out));
     assert_int_equal(out, 100);
     // The wall clock was set back an hour in between.
-    assert_true(nvml_rate_update(&rate, 201000, 3 * NS_PER_S + 50 * NS_PER_MS, 1699996401000000, &out));
+    assert_true(
+        nvml_rate_update(&rate, 201000, 3 * NS_PER_S + 50 * NS_PER_MS, 1699996401000000, &out));
     assert_int_equal(out, 100);
 }
 

@@ -169,7 +169,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(frames_go_out_whole_and_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(the_oldest_samples_make_room, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_are_bounded_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_samples_old_states_go_first_and_then_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_samples_old_states_go_first_and_then_events, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_gone_peer_is_told_once_and_for_all, setup, teardown),
         cmocka_unit_test_setup_teardown(a_failed_buffer_is_dropped, setup, teardown),
     };

@@ -43,8 +43,8 @@ static void recipes_agree_with_the_catalogue(void **state)
         const struct field_info *f = field_find(r->field);
         bool instance = f->level == FIELD_LEVEL_GPU_I || f->level == FIELD_LEVEL_GPU_CI;
         if (f->origin != origin_of(r) || f->cost != r->cost || instance != r->instance)
-            fail_msg("field %u: origin %u/%u, cost %u/%u, instance %u/%u", r->field, f->origin, origin_of(r), f->cost,
-                     r->cost, instance, r->instance);
+            fail_msg("field %u: origin %u/%u, cost %u/%u, instance %u/%u", r->field, f->origin,
+                     origin_of(r), f->cost, r->cost, instance, r->instance);
         if (r->getter == GETTER_FIELD_VALUE)
             assert_int_equal(f->nvml_field_id, r->arg);
         if (r->getter == GETTER_GPM)
@@ -66,8 +66,9 @@ static enum frame_value_type type_of(const struct nvml_recipe *r)
 
 static void values_have_the_type_of_their_field(void **state)
 {
-    static const enum frame_value_type types[] = {
-        [FIELD_I64] = FRAME_VALUE_I64, [FIELD_DOUBLE] = FRAME_VALUE_DOUBLE, [FIELD_STRING] = FRAME_VALUE_STRING};
+    static const enum frame_value_type types[] = {[FIELD_I64] = FRAME_VALUE_I64,
+                                                  [FIELD_DOUBLE] = FRAME_VALUE_DOUBLE,
+                                                  [FIELD_STRING] = FRAME_VALUE_STRING};
     for (uint32_t i = 0; i < nvml_recipe_count; i++) {
         const struct field_info *f = field_find(nvml_recipe_table[i].field);
         if (f->type == FIELD_BINARY || type_of(&nvml_recipe_table[i]) != types[f->type])
@@ -79,7 +80,9 @@ static void all_recipes_of_a_class_fit_one_bulk_call(void **state)
 {
     unsigned values = 0;
     for (uint32_t i = 0; i < nvml_recipe_count; i++)
-        values += nvml_recipe_table[i].getter == GETTER_FIELD_VALUE ? 1 : nvml_recipe_table[i].getter == GETTER_NVLINK_RATE;
+        values += nvml_recipe_table[i].getter == GETTER_FIELD_VALUE
+                      ? 1
+                      : nvml_recipe_table[i].getter == GETTER_NVLINK_RATE;
     assert_true(values < 256);
 }
 
@@ -95,19 +98,19 @@ struct conversion {
 static void numbers_become_what_dcgm_publishes(void **state)
 {
     static const struct conversion cases[] = {
-        {100, 1455, 0, FRAME_OK, 1455, 0}, // MHz
-        {1603, 1455, 0, FRAME_OK, 1455000000, 0}, // Hz
-        {155, 299437, 0, FRAME_OK, 0, 299.437}, // mW to W
-        {160, 299999, 0, FRAME_OK, 0, 299.0}, // limits: whole watts
-        {1611, 15782796862, 0, FRAME_OK, 0, 15782796.862}, // mJ to J
+        {100, 1455, 0, FRAME_OK, 1455, 0},                               // MHz
+        {1603, 1455, 0, FRAME_OK, 1455000000, 0},                        // Hz
+        {155, 299437, 0, FRAME_OK, 0, 299.437},                          // mW to W
+        {160, 299999, 0, FRAME_OK, 0, 299.0},                            // limits: whole watts
+        {1611, 15782796862, 0, FRAME_OK, 0, 15782796.862},               // mJ to J
         {252, (UINT64_C(20501) << 20) + 1048575, 0, FRAME_OK, 20501, 0}, // MiB, floor
-        {1600, 34359738368, 0, FRAME_OK, 34359738368, 0}, // bytes
+        {1600, 34359738368, 0, FRAME_OK, 34359738368, 0},                // bytes
         {254, 0, 0.5, FRAME_OK, 0, 0.5},
         {150, 200, 0, FRAME_OK, 200, 0},
         {150, 201, 0, FRAME_INVALID, 0, 0}, // DCGM drops it
         {1612, 55, 0, FRAME_OK, 0, 0.55},
-        {1001, 0, 57.25, FRAME_OK, 0, 0.5725}, // GPM percent to ratio
-        {1001, 0, 100.5, FRAME_OK, 0, 1.005}, // never clamped
+        {1001, 0, 57.25, FRAME_OK, 0, 0.5725},      // GPM percent to ratio
+        {1001, 0, 100.5, FRAME_OK, 0, 1.005},       // never clamped
         {1009, 0, 1.0000009, FRAME_OK, 1048576, 0}, // MiB/s to bytes/s, truncated
         {1080, 0, 99.9, FRAME_OK, 99, 0},
         {1084, 0, 1e300, FRAME_INVALID, 0, 0},
@@ -126,9 +129,11 @@ static void numbers_become_what_dcgm_publishes(void **state)
             reading.number[k] = c->number;
         struct nvml_output out;
         nvml_convert(&r, &reading, &out);
-        if (out.status != c->status || (!out.status && out.type == FRAME_VALUE_I64 && out.i64 != c->i64) ||
+        if (out.status != c->status ||
+            (!out.status && out.type == FRAME_VALUE_I64 && out.i64 != c->i64) ||
             (!out.status && out.type == FRAME_VALUE_DOUBLE && out.f64 != c->f64))
-            fail_msg("case %zu, field %u: status %d, %lld, %.17g", i, c->field, out.status, (long long)out.i64, out.f64);
+            fail_msg("case %zu, field %u: status %d, %lld, %.17g", i, c->field, out.status,
+                     (long long)out.i64, out.f64);
     }
 }
 
@@ -163,7 +168,8 @@ static void a_failed_call_keeps_its_code(void **state)
 
 static void a_number_that_the_call_lacks_has_a_status_of_its_own(void **state)
 {
-    struct nvml_reading reading = {.number = {1 << 20, 1 << 20, 1 << 20, 0}, .status = {[3] = FRAME_NOT_SUPPORTED}};
+    struct nvml_reading reading = {.number = {1 << 20, 1 << 20, 1 << 20, 0},
+                                   .status = {[3] = FRAME_NOT_SUPPORTED}};
     struct nvml_output out;
     nvml_convert(nvml_recipe_find(253), &reading, &out);
     assert_int_equal(out.status, FRAME_NOT_SUPPORTED);

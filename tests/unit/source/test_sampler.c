@@ -30,7 +30,8 @@ static int setup(void **state)
     xid_board_init(&board, &output);
     d = (struct nvml_devices){0};
     nvml_field_values_init(&field_values, "");
-    nvml_system = (struct nvml_system){.driver_version = "550.90.07", .library_version = "12.550.90.07"};
+    nvml_system =
+        (struct nvml_system){.driver_version = "550.90.07", .library_version = "12.550.90.07"};
     sampler_init(&s);
     s.n = &fake.n;
     s.system = &nvml_system;
@@ -39,8 +40,10 @@ static int setup(void **state)
     s.board = &board;
     fake.gpu[0].utilization = 97;
     fake.gpu[0].memory_utilization = 38;
-    fake.gpu[0].memory = (nvmlMemory_v2_t){
-        .total = 24576ull << 20, .reserved = 512ull << 20, .free = 20000ull << 20, .used = 4064ull << 20};
+    fake.gpu[0].memory = (nvmlMemory_v2_t){.total = 24576ull << 20,
+                                           .reserved = 512ull << 20,
+                                           .free = 20000ull << 20,
+                                           .used = 4064ull << 20};
     return 0;
 }
 
@@ -68,11 +71,12 @@ static void list(void)
 
 static void watch_with(const uint16_t *ids, uint32_t count, uint64_t fast_ns)
 {
-    struct frame_watch w = {.watch_id = 7, .count = count, .period_ns = {fast_ns, 10 * S, 30 * S, 600 * S}};
+    struct frame_watch w = {
+        .watch_id = 7, .count = count, .period_ns = {fast_ns, 10 * S, 30 * S, 600 * S}};
     assert_int_equal(sampler_watch(&s, &w, ids, S), 0);
 }
 
-#define WATCH(...) \
+#define WATCH(...)                                                                                 \
     watch_with((const uint16_t[]){__VA_ARGS__}, ARRAY_SIZE(((const uint16_t[]){__VA_ARGS__})), S)
 
 static struct frame_reader reader;
@@ -436,7 +440,8 @@ static void classes_come_back_at_multiples_of_their_period(void **state)
     assert_int_equal(sampler_take_due(&s, 2 * S - 1), 0);
     assert_int_equal(sampler_take_due(&s, 2 * S + 300), FAST_BIT);
     assert_int_equal(sampler_due_ns(&s), 3 * S);
-    assert_int_equal(sampler_take_due(&s, 10 * S), FAST_BIT | 1u << FIELD_CLASS_MEDIUM); // together, ticks between lost
+    assert_int_equal(sampler_take_due(&s, 10 * S),
+                     FAST_BIT | 1u << FIELD_CLASS_MEDIUM); // together, ticks between lost
     assert_int_equal(sampler_due_ns(&s), 11 * S);
     assert_int_equal(sampler_take_due(&s, 600 * S), ALL_BITS);
 }
@@ -466,6 +471,20 @@ static void a_new_watch_replaces_the_old(void **state)
     pass(FAST_BIT);
     assert_null(find(0, 155));
     assert_int_equal(number(0, 150), 40);
+}
+
+static void a_watch_is_cut_at_the_most_counters(void **state)
+{
+    static uint16_t ids[LIMIT_COUNTERS + 1];
+    list();
+    for (uint32_t n = LIMIT_COUNTERS - 1; n <= LIMIT_COUNTERS + 1; n++) {
+        for (uint32_t i = 0; i < n; i++)
+            ids[i] = (uint16_t)(10000 + i);
+        watch_with(ids, n, S);
+        assert_int_equal(s.row_count, n < LIMIT_COUNTERS ? n : LIMIT_COUNTERS);
+    }
+    pass(ALL_BITS);
+    assert_int_equal(frame.as.sample.head->count, LIMIT_COUNTERS);
 }
 
 static void without_gpus_a_sample_is_empty(void **state)
@@ -511,30 +530,43 @@ static void the_call_page_names_the_call_and_is_clear_behind_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_call_serves_all_fields_that_come_from_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_call_serves_all_fields_that_come_from_it, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(what_is_not_watched_is_not_called, setup, teardown),
-        cmocka_unit_test_setup_teardown(field_values_of_a_class_come_in_one_call_each_id_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(field_values_of_a_class_come_in_one_call_each_id_once,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(the_driver_version_costs_no_call, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_status_is_sent_once_and_again_when_asked_and_when_it_changes, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_supported_is_not_asked_again_until_the_list_is_new, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_status_is_sent_once_and_again_when_asked_and_when_it_changes, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_is_not_supported_is_not_asked_again_until_the_list_is_new, setup, teardown),
         cmocka_unit_test_setup_teardown(fields_that_nvml_lacks_say_so_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(profiling_fields_need_gpm, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpm_fields_come_with_the_second_sample_in_one_call, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_pass_too_soon_after_gpm_changes_no_value_of_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(instances_have_the_fields_of_their_own_and_no_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(gpm_fields_come_with_the_second_sample_in_one_call, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_pass_too_soon_after_gpm_changes_no_value_of_it, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(instances_have_the_fields_of_their_own_and_no_other, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_mig_handle_gone_bad_asks_for_a_walk, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_lost_gpu_is_asked_no_more_and_the_others_go_on, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_reset_that_is_required_marks_the_gpu_and_is_a_vendor_error, setup, teardown),
-        cmocka_unit_test_setup_teardown(xid_is_0_while_armed_absent_when_not_and_stays_when_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_gpu_is_asked_no_more_and_the_others_go_on, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            a_reset_that_is_required_marks_the_gpu_and_is_a_vendor_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(xid_is_0_while_armed_absent_when_not_and_stays_when_lost,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(the_kernel_log_alone_arms_xid_too, setup, teardown),
         cmocka_unit_test_setup_teardown(gpus_out_of_reach_say_why, setup, teardown),
-        cmocka_unit_test_setup_teardown(classes_come_back_at_multiples_of_their_period, setup, teardown),
+        cmocka_unit_test_setup_teardown(classes_come_back_at_multiples_of_their_period, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_unwatched_class_is_never_due, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_watched_is_never_due, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_watch_replaces_the_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_is_cut_at_the_most_counters, setup, teardown),
         cmocka_unit_test_setup_teardown(without_gpus_a_sample_is_empty, setup, teardown),
         cmocka_unit_test_setup_teardown(all_recipes_can_be_watched_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_call_page_names_the_call_and_is_clear_behind_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_call_page_names_the_call_and_is_clear_behind_it, setup,
+                                        teardown),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     frame_reader_deinit(&reader);

@@ -15,14 +15,23 @@
 
 static struct xid_sighting event_at(uint64_t ns, uint32_t key, uint32_t xid, uint32_t gi)
 {
-    return (struct xid_sighting){
-        .bus_key = key, .xid = xid, .gpu_instance_id = gi, .origin = FRAME_EVENT_NVML, .taken_ns = ns, .wall_ns = ns + 1};
+    return (struct xid_sighting){.bus_key = key,
+                                 .xid = xid,
+                                 .gpu_instance_id = gi,
+                                 .origin = FRAME_EVENT_NVML,
+                                 .taken_ns = ns,
+                                 .wall_ns = ns + 1};
 }
 
 static struct xid_sighting line_at(uint64_t ns, uint32_t key, uint32_t xid)
 {
-    struct xid_sighting s = {.bus_key = key, .xid = xid, .gpu_instance_id = UINT32_MAX, .origin = FRAME_EVENT_KMSG,
-                             .taken_ns = ns, .wall_ns = ns + 1, .text = "Xid"};
+    struct xid_sighting s = {.bus_key = key,
+                             .xid = xid,
+                             .gpu_instance_id = UINT32_MAX,
+                             .origin = FRAME_EVENT_KMSG,
+                             .taken_ns = ns,
+                             .wall_ns = ns + 1,
+                             .text = "Xid"};
     return s;
 }
 
@@ -30,7 +39,8 @@ static void a_line_waits_for_its_event_and_gives_it_its_text(void **state)
 {
     static struct xid_pairs p;
     p = (struct xid_pairs){0};
-    struct xid_sighting line = line_at(NS_PER_S, 1, 79), event = event_at(2 * NS_PER_S, 1, 79, 5), out;
+    struct xid_sighting line = line_at(NS_PER_S, 1, 79), event = event_at(2 * NS_PER_S, 1, 79, 5),
+                        out;
     assert_false(xid_pairs_line(&p, &line, true, &out));
     assert_int_equal(xid_pairs_due_ns(&p), NS_PER_S + XID_PAIR_NS);
     xid_pairs_event(&p, &event, &out);
@@ -212,8 +222,11 @@ static bool next_event(struct frame_event *out)
 
 static void push_event(unsigned gpu, unsigned long long type, unsigned xid, unsigned gi)
 {
-    fake.events[fake.event_count++] = (nvmlEventData_t){
-        .device = fake_device(gpu), .eventType = type, .eventData = xid, .gpuInstanceId = gi, .computeInstanceId = gi};
+    fake.events[fake.event_count++] = (nvmlEventData_t){.device = fake_device(gpu),
+                                                        .eventType = type,
+                                                        .eventData = xid,
+                                                        .gpuInstanceId = gi,
+                                                        .computeInstanceId = gi};
 }
 
 static void xid_is_registered_first_and_alone(void **state)
@@ -293,6 +306,42 @@ static void an_attributed_code_belongs_to_its_instance_and_others_to_all(void **
     assert_int_equal(xid_board_last(&board, 1), 79);
 }
 
+static nvmlReturn_t get_index(nvmlDevice_t device, unsigned int *index)
+{
+    *index = device->gpu;
+    return NVML_SUCCESS;
+}
+
+static void an_event_with_another_handle_is_told_by_its_index(void **state)
+{
+    static struct nvmlDevice_st other = {1, -1};
+    fake.gpus = 2;
+    announce();
+    push_event(0, 8, 31, UINT32_MAX);
+    fake.events[0].device = &other;
+    (void)nvml_events_poll(&fake.n, &events, &d, &board);
+    struct frame_event e;
+    assert_false(next_event(&e)); // this driver cannot say
+    fake.n.fn.nvmlDeviceGetIndex = get_index;
+    push_event(0, 8, 31, UINT32_MAX);
+    fake.events[0].device = &other;
+    (void)nvml_events_poll(&fake.n, &events, &d, &board);
+    assert_true(next_event(&e));
+    assert_int_equal(e.entity, 1);
+}
+
+static void a_gpu_without_a_bus_id_has_events_all_the_same(void **state)
+{
+    fake.n.fn.nvmlDeviceGetPciInfo = NULL;
+    announce();
+    push_event(0, 8, 79, UINT32_MAX);
+    (void)nvml_events_poll(&fake.n, &events, &d, &board);
+    struct frame_event e;
+    assert_true(next_event(&e));
+    assert_int_equal(e.xid, 79);
+    assert_int_equal(xid_board_last(&board, 0), 79);
+}
+
 static void the_first_generation_of_the_wait_is_the_fallback(void **state)
 {
     announce();
@@ -367,14 +416,24 @@ int main(void)
         cmocka_unit_test(a_line_whose_event_does_not_come_is_told_alone),
         cmocka_unit_test(lines_beyond_the_room_are_told_at_once),
         cmocka_unit_test_setup_teardown(xid_is_registered_first_and_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_gpu_without_xid_events_leaves_the_others_armed, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_driver_that_fails_to_register_is_left_without_a_set, setup, teardown),
-        cmocka_unit_test_setup_teardown(events_reach_the_exporter_and_the_last_code_is_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_attributed_code_belongs_to_its_instance_and_others_to_all, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_first_generation_of_the_wait_is_the_fallback, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_gpu_without_xid_events_leaves_the_others_armed, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_driver_that_fails_to_register_is_left_without_a_set,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(events_reach_the_exporter_and_the_last_code_is_kept, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            an_attributed_code_belongs_to_its_instance_and_others_to_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_event_with_another_handle_is_told_by_its_index, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_gpu_without_a_bus_id_has_events_all_the_same, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_first_generation_of_the_wait_is_the_fallback, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(mig_changes_and_lost_gpus_are_reported, setup, teardown),
         cmocka_unit_test_setup_teardown(a_wait_that_keeps_failing_is_given_up, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_kernel_line_waits_only_while_events_are_armed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_line_waits_only_while_events_are_armed, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_line_of_a_gpu_we_do_not_have_is_dropped, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
