@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs: one table, each verb a function of a time and its words.
-#include "node_edit.h"
+#include "command_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/num.h"
 
-#define MAX_WORDS 32
-
-struct words {
-    size_t count;
-    const struct sv *list;
-};
-
 // The value of word `key=value`, NULL pointer when it isn't there.
-static struct sv word(const struct words *w, const char *key)
+struct sv command_word(const struct command *w, const char *key)
 {
     struct sv name = sv_from(key);
     for (size_t i = 0; i < w->count; i++) {
@@ -26,7 +18,7 @@ static struct sv word(const struct words *w, const char *key)
     return (struct sv){NULL, 0};
 }
 
-static bool has_word(const struct words *w, const char *exact)
+bool command_has(const struct command *w, const char *exact)
 {
     for (size_t i = 0; i < w->count; i++) {
         if (sv_equals(w->list[i], sv_from(exact)))
@@ -35,10 +27,10 @@ static bool has_word(const struct words *w, const char *exact)
     return false;
 }
 
-static int number(const struct words *w, const char *key, int64_t fallback, int64_t *out,
-                  struct error *err)
+int command_number(const struct command *w, const char *key, int64_t fallback, int64_t *out,
+                   struct error *err)
 {
-    struct sv text = word(w, key);
+    struct sv text = command_word(w, key);
     *out = fallback;
     if (!text.ptr)
         return 0;
@@ -48,11 +40,11 @@ static int number(const struct words *w, const char *key, int64_t fallback, int6
 }
 
 // gpu=N; required unless fallback is allowed.
-static int gpu_word(const struct sim_node *n, const struct words *w, bool required, uint32_t *out,
-                    struct error *err)
+int command_gpu(const struct sim_node *n, const struct command *w, bool required, uint32_t *out,
+                struct error *err)
 {
     int64_t gpu;
-    int rc = number(w, "gpu", -1, &gpu, err);
+    int rc = command_number(w, "gpu", -1, &gpu, err);
     if (rc < 0)
         return rc;
     if (gpu < 0 && !required) {
@@ -65,7 +57,7 @@ static int gpu_word(const struct sim_node *n, const struct words *w, bool requir
     return 0;
 }
 
-static uint32_t find_process(const struct sim_node *n, struct sv pid_text, int64_t at)
+uint32_t command_process(const struct sim_node *n, struct sv pid_text, int64_t at)
 {
     uint64_t pid;
     if (num_parse_u64(pid_text, 1, UINT32_MAX, &pid) != 0)
@@ -79,8 +71,8 @@ static uint32_t find_process(const struct sim_node *n, struct sv pid_text, int64
 
 // --- set NAME=VALUE ... ---
 
-static int set_load(struct sim_node *n, _Atomic uint32_t *list, struct sv value, int64_t at,
-                    struct error *err)
+int command_set_load(struct sim_node *n, _Atomic uint32_t *list, struct sv value, int64_t at,
+                     struct error *err)
 {
     struct sim_load l;
     int rc = sim_parse_load(value, &l, err);
@@ -118,20 +110,20 @@ static int set_one(struct sim_node *n, int64_t at, struct sv assignment, struct 
     if (sv_equals(head, SV("process"))) {
         struct sv pid;
         (void)sv_next(&rest, '.', &pid);
-        uint32_t process = find_process(n, pid, at);
+        uint32_t process = command_process(n, pid, at);
         if (process == SIM_NONE || !sv_equals(rest, SV("load")))
             return error_set(err, -EINVAL, "no such process or property in '%.*s'", SV_FMT(name));
-        return set_load(n, &n->processes[process].load, value, at, err);
+        return command_set_load(n, &n->processes[process].load, value, at, err);
     }
     uint32_t gpu = sim_parse_gpu(n, head);
     if (gpu == SIM_NONE)
         return set_signal(n, SIM_NODE, name, value, at, err);
     if (sv_equals(rest, SV("load")))
-        return set_load(n, &n->gpus[gpu].load, value, at, err);
+        return command_set_load(n, &n->gpus[gpu].load, value, at, err);
     return set_signal(n, gpu, rest, value, at, err);
 }
 
-static int verb_set(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_set(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                     struct error *err)
 {
     int rc = w->count == 0 ? error_set(err, -EINVAL, "set NAME=VALUE ...") : 0;
@@ -140,7 +132,7 @@ static int verb_set(struct sim_node *n, int64_t at, const struct words *w, struc
     return rc;
 }
 
-static int verb_get(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_get(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                     struct error *err)
 {
     for (size_t i = 0; i < w->count; i++) {
@@ -160,130 +152,28 @@ static int verb_get(struct sim_node *n, int64_t at, const struct words *w, struc
     return 0;
 }
 
-// --- fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]; fault clear
-// [SYMBOL] ---
-
-static int find_symbol(const struct sim_node *n, struct sv name, uint32_t *out, struct error *err)
-{
-    char text[80];
-    sv_copy(text, sizeof(text), name);
-    *out = SIM_NONE;
-    if (sv_equals(name, SV("*")))
-        return 0;
-    *out = sim_symbol_find(n, text);
-    return *out == SIM_NONE ? error_set(err, -EINVAL, "no call '%s'", text) : 0;
-}
-
-static int clear_faults(struct sim_node *n, const struct words *w, struct error *err)
-{
-    uint32_t symbol = SIM_NONE;
-    bool all = w->count == 0;
-    int rc = all ? 0 : find_symbol(n, w->list[0], &symbol, err);
-    for (uint32_t i = 0; rc == 0 && i < SIM_MAX_FAULTS; i++) {
-        if (all || n->faults[i].symbol == symbol)
-            atomic_store(&n->faults[i].kind, SIM_FAULT_NONE);
-    }
-    return rc;
-}
-
-static int parse_fault(struct sim_node *n, int64_t at, const struct words *w, struct sim_fault *f,
-                       struct error *err)
-{
-    int64_t value = 0, count;
-    uint32_t kind = has_word(w, "hang")     ? SIM_FAULT_HANG
-                    : has_word(w, "crash")  ? SIM_FAULT_CRASH
-                    : word(w, "delay").ptr  ? SIM_FAULT_DELAY
-                    : word(w, "return").ptr ? SIM_FAULT_RETURN
-                                            : SIM_FAULT_NONE;
-    if (kind == SIM_FAULT_NONE)
-        return error_set(
-            err, -EINVAL,
-            "fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]");
-    int rc = find_symbol(n, w->list[0], &f->symbol, err);
-    if (rc == 0)
-        rc = gpu_word(n, w, false, &f->gpu, err);
-    if (rc == 0)
-        rc = number(w, kind == SIM_FAULT_DELAY ? "delay" : "return", 0, &value, err);
-    if (rc == 0)
-        rc = number(w, "count", kind == SIM_FAULT_CRASH ? 1 : -1, &count, err);
-    f->from_ns = at;
-    f->until_ns = SIM_FOREVER;
-    if (rc == 0 && word(w, "for").ptr) {
-        rc = sim_parse_time(word(w, "for"), &f->until_ns, err);
-        f->until_ns += at;
-    }
-    if (rc == 0) {
-        f->value = (int32_t)value;
-        atomic_store(&f->left, count);
-        atomic_store(&f->kind, kind);
-    }
-    return rc;
-}
-
-static int verb_fault(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
-                      struct error *err)
-{
-    if (w->count == 0)
-        return error_set(err, -EINVAL, "fault SYMBOL ... or fault clear [SYMBOL]");
-    if (sv_equals(w->list[0], SV("clear")))
-        return clear_faults(n, &(struct words){w->count - 1, w->list + 1}, err);
-    struct sim_fault f = {0};
-    int rc = parse_fault(n, at, w, &f, err);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < SIM_MAX_FAULTS; i++) {
-        struct sim_fault *slot = &n->faults[i];
-        if (atomic_load(&slot->kind) != SIM_FAULT_NONE && atomic_load(&slot->left) != 0)
-            continue;
-        uint32_t kind = atomic_load(&f.kind);
-        atomic_store(&slot->kind, SIM_FAULT_NONE);
-        slot->symbol = f.symbol;
-        slot->gpu = f.gpu;
-        slot->value = f.value;
-        slot->from_ns = f.from_ns;
-        slot->until_ns = f.until_ns;
-        atomic_store(&slot->left, atomic_load(&f.left));
-        atomic_store(&slot->kind, kind);
-        if (i >= atomic_load(&n->fault_slots))
-            atomic_store(&n->fault_slots, i + 1);
-        return 0;
-    }
-    return error_set(err, -ENOSPC, "no room for another fault (%u)", SIM_MAX_FAULTS);
-}
-
-static int verb_crash(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
-                      struct error *err)
-{
-    struct sv list[MAX_WORDS];
-    if (w->count == 0 || w->count + 1 > MAX_WORDS)
-        return error_set(err, -EINVAL, "crash SYMBOL [gpu=N]");
-    memcpy(list, w->list, w->count * sizeof(list[0]));
-    list[w->count] = SV("crash");
-    return verb_fault(n, at, &(struct words){w->count + 1, list}, out, err);
-}
-
 // --- xid gpu=N code=N [gi=N] [ci=N] [only=nvml|kmsg] [type=BIT] ---
-static int verb_xid(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_xid(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                     struct error *err)
 {
     int64_t code, gi, ci, type;
     struct sim_event e = {.at_ns = at, .flags = SIM_EVENT_NVML | SIM_EVENT_KMSG};
-    int rc = gpu_word(n, w, true, &e.gpu, err);
+    int rc = command_gpu(n, w, true, &e.gpu, err);
     if (rc == 0)
-        rc = number(w, "code", -1, &code, err);
+        rc = command_number(w, "code", -1, &code, err);
     if (rc == 0 && code < 0)
         rc = error_set(err, -EINVAL, "xid gpu=N code=N [gi=N] [ci=N] [only=nvml|kmsg] [type=BIT]");
     if (rc == 0)
-        rc = number(w, "gi", UINT32_MAX, &gi, err);
+        rc = command_number(w, "gi", UINT32_MAX, &gi, err);
     if (rc == 0)
-        rc = number(w, "ci", UINT32_MAX, &ci, err);
+        rc = command_number(w, "ci", UINT32_MAX, &ci, err);
     if (rc == 0)
-        rc = number(w, "type", 8, &type, err);
+        rc = command_number(w, "type", 8, &type, err);
     if (rc < 0)
         return rc;
-    if (sv_equals(word(w, "only"), SV("nvml")) || type != 8)
+    if (sv_equals(command_word(w, "only"), SV("nvml")) || type != 8)
         e.flags = SIM_EVENT_NVML;
-    else if (sv_equals(word(w, "only"), SV("kmsg")))
+    else if (sv_equals(command_word(w, "only"), SV("kmsg")))
         e.flags = SIM_EVENT_KMSG;
     e.type = (uint64_t)type;
     e.data = (uint64_t)code;
@@ -296,10 +186,10 @@ static int verb_xid(struct sim_node *n, int64_t at, const struct words *w, struc
 }
 
 // --- counts [reset] ---
-static int verb_counts(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_counts(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                        struct error *err)
 {
-    bool reset = has_word(w, "reset");
+    bool reset = command_has(w, "reset");
     for (uint32_t i = 0; i < n->symbol_count; i++) {
         struct sim_symbol *s = &n->symbols[i];
         uint64_t calls = atomic_load(&s->calls);
@@ -314,144 +204,6 @@ static int verb_counts(struct sim_node *n, int64_t at, const struct words *w, st
     return 0;
 }
 
-// --- pods list | pods add NAME [namespace=] [container=] [resource=] [device=A,B] [uid=] | pods
-// end NAME | clear ---
-
-static int add_pod_devices(struct sim_node *n, int64_t at, const struct words *w,
-                           struct sim_container *c, struct error *err)
-{
-    struct sv ids = word(w, "device"), id;
-    struct sv resource = word(w, "resource");
-    uint32_t resource_at;
-    int rc = sim_add_string(n, resource.ptr ? resource : SV("nvidia.com/gpu"), &resource_at, err);
-    c->first_device = atomic_load(&n->device_count);
-    while (rc == 0 && ids.ptr && sv_next(&ids, ',', &id)) {
-        uint32_t slot = atomic_load(&n->device_count);
-        if (slot == SIM_MAX_DEVICES)
-            return error_set(err, -ENOSPC, "no room for another device (%u)", SIM_MAX_DEVICES);
-        n->devices[slot] = (struct sim_device){.resource = resource_at, .numa_mask = 1};
-        rc = sim_resolve_device(n, id, at, &n->devices[slot].id, err);
-        atomic_store(&n->device_count, slot + 1);
-        c->devices++;
-    }
-    return rc;
-}
-
-static int add_pod(struct sim_node *n, int64_t at, const struct words *w, struct error *err)
-{
-    uint32_t slot = atomic_load(&n->pod_count), container = atomic_load(&n->container_count);
-    if (slot == SIM_MAX_PODS || container == SIM_MAX_CONTAINERS)
-        return error_set(err, -ENOSPC, "no room for another pod (%u)", SIM_MAX_PODS);
-    struct sim_pod p = {
-        .first_container = container, .containers = 1, .start_ns = at, .end_ns = SIM_FOREVER};
-    struct sim_container c = {0};
-    struct sv ns = word(w, "namespace"), name = word(w, "container"), uid = word(w, "uid");
-    int rc = sim_add_string(n, w->list[1], &p.name, err);
-    if (rc == 0)
-        rc = sim_add_string(n, ns.ptr ? ns : SV("default"), &p.namespace_name, err);
-    if (rc == 0)
-        rc = sim_add_string(n, uid.ptr ? uid : SV(""), &p.uid, err);
-    if (rc == 0)
-        rc = sim_add_string(n, name.ptr ? name : SV("main"), &c.name, err);
-    if (rc == 0)
-        rc = add_pod_devices(n, at, w, &c, err);
-    if (rc < 0)
-        return rc;
-    n->containers[container] = c;
-    atomic_store(&n->container_count, container + 1);
-    n->pods[slot] = p;
-    atomic_store(&n->pod_count, slot + 1);
-    return 0;
-}
-
-// Ends living pods of the name (NULL: all) and their processes; how many.
-static unsigned end_pods(struct sim_node *n, int64_t at, const struct sv *name)
-{
-    unsigned ended = 0;
-    for (uint32_t i = 0; i < n->pod_count; i++) {
-        struct sim_pod *p = &n->pods[i];
-        if (atomic_load(&p->end_ns) <= at ||
-            (name && !sv_equals(*name, sv_from(sim_string(n, p->name)))))
-            continue;
-        atomic_store(&p->end_ns, at);
-        ended++;
-        for (uint32_t k = 0; k < n->process_count; k++) {
-            if (n->processes[k].pod == i && atomic_load(&n->processes[k].end_ns) > at)
-                atomic_store(&n->processes[k].end_ns, at);
-        }
-    }
-    return ended;
-}
-
-static int verb_pods(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
-                     struct error *err)
-{
-    if (w->count == 0 || sv_equals(w->list[0], SV("list"))) {
-        sim_pods_json(n, at, out);
-        return 0;
-    }
-    if (sv_equals(w->list[0], SV("clear"))) {
-        (void)end_pods(n, at, NULL);
-        return 0;
-    }
-    if (w->count >= 2 && sv_equals(w->list[0], SV("add")))
-        return add_pod(n, at, w, err);
-    if (w->count == 2 && sv_equals(w->list[0], SV("end"))) {
-        if (end_pods(n, at, &w->list[1]) == 0)
-            return error_set(err, -EINVAL, "no pod '%.*s'", SV_FMT(w->list[1]));
-        return 0;
-    }
-    return error_set(err, -EINVAL, "pods list | add NAME ... | end NAME | clear");
-}
-
-// --- process add device=gpu0[/gi1] pid=N [memory=] [load=] [name=] [pod=] | process end pid=N ---
-static int add_process(struct sim_node *n, int64_t at, const struct words *w, struct error *err)
-{
-    struct sim_process p = {.type = SIM_COMPUTE,
-                            .start_ns = at,
-                            .end_ns = SIM_FOREVER,
-                            .load = SIM_NONE,
-                            .pod = SIM_NONE};
-    struct sv memory = word(w, "memory"), load = word(w, "load"), name = word(w, "name"),
-              pod = word(w, "pod");
-    struct sim_segment bytes = {0};
-    int64_t pid;
-    int rc = sim_find_instance(n, word(w, "device"), at, &p.gpu, &p.instance, err);
-    if (rc == 0)
-        rc = number(w, "pid", 0, &pid, err);
-    if (rc == 0 && memory.ptr)
-        rc = sim_parse_signal(memory, SIM_GAUGE, &bytes, err);
-    if (rc == 0)
-        rc = sim_add_string(n, name.ptr ? name : SV("python3"), &p.name, err);
-    if (rc == 0 && load.ptr)
-        rc = set_load(n, &p.load, load, at, err);
-    for (uint32_t i = 0; rc == 0 && pod.ptr && i < n->pod_count; i++) {
-        if (sv_equals(pod, sv_from(sim_string(n, n->pods[i].name))))
-            p.pod = i;
-    }
-    if (rc < 0)
-        return rc;
-    p.pid = (uint32_t)pid;
-    p.memory_bytes = bytes.base / 1000000;
-    uint32_t slot;
-    return sim_add_process(n, &p, &slot, err);
-}
-
-static int verb_process(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
-                        struct error *err)
-{
-    if (w->count > 0 && sv_equals(w->list[0], SV("add")))
-        return add_process(n, at, w, err);
-    if (w->count > 0 && sv_equals(w->list[0], SV("end"))) {
-        uint32_t process = find_process(n, word(w, "pid"), at);
-        if (process == SIM_NONE)
-            return error_set(err, -EINVAL, "no such process");
-        atomic_store(&n->processes[process].end_ns, at);
-        return 0;
-    }
-    return error_set(err, -EINVAL, "process add device=gpu0[/gi1] pid=N ... | process end pid=N");
-}
-
 // --- mig gpu=N layout=3g.40gb,1g.10gb:1c | layout=off; reset gpu=N; clock ... ---
 
 static int refuse_in_use(struct sim_node *n, uint32_t gpu, struct error *err)
@@ -460,17 +212,17 @@ static int refuse_in_use(struct sim_node *n, uint32_t gpu, struct error *err)
     return pid == 0 ? 0 : error_set(err, -EBUSY, "GPU %u is in use by process %u", gpu, pid);
 }
 
-static int verb_mig(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_mig(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                     struct error *err)
 {
     uint32_t gpu;
-    int rc = gpu_word(n, w, true, &gpu, err);
-    struct sv layout = word(w, "layout");
+    int rc = command_gpu(n, w, true, &gpu, err);
+    struct sv layout = command_word(w, "layout");
     if (rc == 0 && !layout.ptr)
         rc = error_set(err, -EINVAL, "mig gpu=N layout=3g.40gb,1g.10gb | layout=off [force]");
     bool mode_changes = rc == 0 && (sim_truth_or_zero(n, gpu, SIM_MIG_MODE, at) != 0) ==
                                        sv_equals(layout, SV("off"));
-    if (rc == 0 && mode_changes && !has_word(w, "force"))
+    if (rc == 0 && mode_changes && !command_has(w, "force"))
         rc = refuse_in_use(n, gpu, err);
     if (rc == 0)
         rc = sim_add_layout(n, gpu, layout, at, err);
@@ -489,14 +241,14 @@ static int verb_mig(struct sim_node *n, int64_t at, const struct words *w, struc
 }
 
 // What a reset clears: the loss, the need for a reset, the counters since driver load.
-static int verb_reset(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_reset(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                       struct error *err)
 {
     static const enum sim_field cleared[] = {
         SIM_LOST,          SIM_RESET_REQUIRED,  SIM_ECC_SBE_VOL,    SIM_ECC_DBE_VOL,
         SIM_REMAP_PENDING, SIM_RETIRED_PENDING, SIM_RECOVERY_ACTION};
     uint32_t gpu;
-    int rc = gpu_word(n, w, true, &gpu, err);
+    int rc = command_gpu(n, w, true, &gpu, err);
     if (rc == 0)
         rc = refuse_in_use(n, gpu, err);
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(cleared); i++) {
@@ -514,10 +266,10 @@ static int verb_reset(struct sim_node *n, int64_t at, const struct words *w, str
 
 // clock | clock freeze=TIME | clock add=TIME (while frozen) | clock run (goes on from the frozen
 // time)
-static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_clock(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                       struct error *err)
 {
-    struct sv freeze = word(w, "freeze"), add = word(w, "add");
+    struct sv freeze = command_word(w, "freeze"), add = command_word(w, "add");
     int64_t t, frozen = atomic_load(&n->frozen_ns);
     if (w->count == 0) {
         buf_add_fmt(out, "%lld\n", (long long)sim_now(n));
@@ -529,7 +281,7 @@ static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, str
     } else if (add.ptr && frozen != INT64_MIN) {
         rc = sim_parse_time(add, &t, err);
         t += frozen;
-    } else if (has_word(w, "run")) {
+    } else if (command_has(w, "run")) {
         if (frozen != INT64_MIN) {
             atomic_store(&n->frozen_ns, INT64_MIN);
             n->epoch_ns +=
@@ -546,11 +298,11 @@ static int verb_clock(struct sim_node *n, int64_t at, const struct words *w, str
     return rc;
 }
 
-static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+static int verb_holders(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                         struct error *err)
 {
     uint32_t gpu = SIM_NONE;
-    int rc = gpu_word(n, w, false, &gpu, err);
+    int rc = command_gpu(n, w, false, &gpu, err);
     if (rc == 0)
         buf_add_fmt(out, "%u\n", sim_client_holding(n, gpu));
     return rc;
@@ -558,12 +310,21 @@ static int verb_holders(struct sim_node *n, int64_t at, const struct words *w, s
 
 static const struct {
     const char *name;
-    int (*run)(struct sim_node *n, int64_t at, const struct words *w, struct buf *out,
+    int (*run)(struct sim_node *n, int64_t at, const struct command *w, struct buf *out,
                struct error *err);
 } verbs[] = {
-    {"set", verb_set}, {"get", verb_get},       {"fault", verb_fault}, {"crash", verb_crash},
-    {"xid", verb_xid}, {"counts", verb_counts}, {"pods", verb_pods},   {"process", verb_process},
-    {"mig", verb_mig}, {"reset", verb_reset},   {"clock", verb_clock}, {"holders", verb_holders},
+    {"set", verb_set},
+    {"get", verb_get},
+    {"fault", command_fault_verb},
+    {"crash", command_crash_verb},
+    {"xid", verb_xid},
+    {"counts", verb_counts},
+    {"pods", command_pods_verb},
+    {"process", command_process_verb},
+    {"mig", verb_mig},
+    {"reset", verb_reset},
+    {"clock", verb_clock},
+    {"holders", verb_holders},
 };
 
 int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv, struct buf *out,
@@ -573,7 +334,7 @@ int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *ar
         return error_set(err, -EINVAL, "expected a verb");
     for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
         if (sv_equals(argv[0], sv_from(verbs[i].name)))
-            return verbs[i].run(n, at, &(struct words){argc - 1, argv + 1}, out, err);
+            return verbs[i].run(n, at, &(struct command){argc - 1, argv + 1}, out, err);
     }
     return error_set(err, -EINVAL, "unknown verb '%.*s'", SV_FMT(argv[0]));
 }
@@ -581,13 +342,13 @@ int sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *ar
 int sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out,
                      struct error *err)
 {
-    struct sv list[MAX_WORDS], piece;
+    struct sv list[COMMAND_MAX_WORDS], piece;
     size_t count = 0;
     while (sv_next(&line, ' ', &piece)) {
         if (piece.len == 0)
             continue;
-        if (count == MAX_WORDS)
-            return error_set(err, -EINVAL, "more than %d words", MAX_WORDS);
+        if (count == COMMAND_MAX_WORDS)
+            return error_set(err, -EINVAL, "more than %d words", COMMAND_MAX_WORDS);
         list[count++] = piece;
     }
     return sim_command(n, at, count, list, out, err);
