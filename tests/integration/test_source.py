@@ -22,6 +22,15 @@ STOCK = [1, 100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252
 QUICK = (S // 10, S // 10, S // 10, S)  # periods for tests that count samples rather than seconds
 
 
+TWO_A10G = """
+driver: {version: 535.183.01, cuda: 12020, reinit_after_loss: %d}
+models: models.yaml
+gpus:
+  - {model: a10g, uuid: GPU-4f1e2d3c-0000-4a5b-8c6d-7e8f9a0b1c00, bus_id: "00000000:00:1D.0"}
+  - {model: a10g, uuid: GPU-4f1e2d3c-0000-4a5b-8c6d-7e8f9a0b1c01, bus_id: "00000000:00:1E.0"}
+"""
+
+
 @contextlib.contextmanager
 def source_on(scenario, *arguments, kmsg=False, **options):
     """A node and a source on it: yields (node, source)."""
@@ -340,17 +349,18 @@ def test_a_lost_gpu_is_marked_and_the_others_go_on():
 
 
 @pytest.mark.faults
-def test_a_driver_whose_handles_stay_lost_is_opened_again():
-    with source_on("lost") as (node, source):
+@pytest.mark.parametrize("sticky", [0, 1])
+def test_a_lost_gpu_that_is_back_is_found_and_reopened_where_that_is_needed(sticky):
+    with source_on("post", text=TWO_A10G % sticky) as (node, source):
         ready(source)
         source.watch([150], QUICK)
         node.set("gpu1.lost", 1)
         source.entities(10 * SLOW, where=lambda e: e[1].state == "lost")
         node.set("gpu1.lost", 0)
-        opened = node.node.calls("nvmlInitWithFlags")
-        back = source.entities(30 * SLOW, where=lambda e: e[1].state == "up")
+        back = source.entities(25 * SLOW, where=lambda e: e[1].state == "up")
         assert [e.uuid for e in back] == [node.node.uuid(0), node.node.uuid(1)]
-        assert node.node.calls("nvmlInitWithFlags") == opened + 1
+        assert node.node.calls("nvmlInitWithFlags") == 1 + sticky
+        assert source.sample(where=lambda s: s.has(150, 1) and s.get(150, 1) == 31)
 
 
 @pytest.mark.faults
@@ -459,7 +469,7 @@ def test_what_the_kernel_alone_says_is_told_after_a_moment():
 
 @pytest.mark.faults
 def test_a_call_that_hangs_stands_in_the_page_and_the_kernels_word_still_comes():
-    with source_on("lost", kmsg=True) as (node, source):
+    with source_on("post", text=TWO_A10G % 0, kmsg=True) as (node, source):
         ready(source)
         source.watch([150, 155], QUICK)
         source.sample()
