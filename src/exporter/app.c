@@ -15,6 +15,9 @@
 #include "exporter/app_internal.h"
 
 #define HOLD_NS (2 * NS_PER_S)
+// However rarely the GPUs are sampled: a device's next holder must not wait for its name. The kubelet
+// takes 100 calls a second.
+#define KUBELET_INTERVAL_NS (1 * NS_PER_S)
 #define KUBELET_DEADLINE_NS (5 * NS_PER_S)
 #define KUBELET_MAX_AGE_NS (60 * NS_PER_S)
 #define KUBELET_GRACE_NS (30 * NS_PER_S)
@@ -102,7 +105,7 @@ static int start_kubelet(struct app *a, struct error *err)
         return 0;
     const struct pod_resources_config config = {
         .socket_path = a->options->flags.kubelet_socket,
-        .interval_ns = a->config->period_ns[FIELD_CLASS_FAST],
+        .interval_ns = KUBELET_INTERVAL_NS,
         .deadline_ns = KUBELET_DEADLINE_NS,
         .max_age_ns = KUBELET_MAX_AGE_NS,
         .restart_grace_ns = KUBELET_GRACE_NS,

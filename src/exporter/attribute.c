@@ -4,7 +4,8 @@
 // and looked up; a hit becomes a match. Matches are then laid out by device with a counting sort,
 // which keeps row order within a device. Containers and pods get small numbers on the way, so that
 // "how many different ones hold this device" is one stamp array and no comparison of strings. Rows
-// of one container usually stand together: only the first of a run is hashed.
+// of one container usually stand together: only the first of a run is hashed. Before they are laid
+// out, matches give way that a newer pod's row of the same id supersedes.
 #include "exporter/attribute.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ struct match {
     size_t row;
     size_t device;
     uint32_t container, pod; // numbers
+    bool is_replica;
     struct sv vgpu;
 };
 
@@ -30,6 +32,7 @@ struct work {
     const struct attribute_options *options;
     struct map names;  // key of a device -> index + 1
     struct map owners; // "namespace\0pod\0[container]" -> number + 1
+    struct map newest; // "resource\0id", ids without a replica part -> since + 1 of the newest row
     struct buf owner_key;
     struct sv *sticky; // per container: the last replica text
     uint32_t container_count, pod_count;
@@ -51,6 +54,7 @@ static void work_deinit(struct work *w)
 {
     map_deinit(&w->names);
     map_deinit(&w->owners);
+    map_deinit(&w->newest);
     buf_deinit(&w->owner_key);
     free(w->sticky);
     free(w->matches);
@@ -179,6 +183,47 @@ static int note_owner(struct work *w, const struct pod_device *rows, size_t i, s
     return number_row(w, &rows[i], m);
 }
 
+static struct sv id_key(struct work *w, const struct pod_device *row)
+{
+    buf_reset(&w->owner_key);
+    buf_add_str(&w->owner_key, row->resource);
+    buf_add_char(&w->owner_key, '\0');
+    buf_add_str(&w->owner_key, row->device_id);
+    return buf_sv(&w->owner_key);
+}
+
+static int note_newest(struct work *w, const struct pod_device *row)
+{
+    struct sv key = id_key(w, row);
+    if (w->owner_key.error)
+        return w->owner_key.error;
+    const void *value = map_find(&w->newest, key);
+    if (value && value_to_number(value) >= row->since)
+        return 0;
+    return map_put(&w->newest, key, number_to_value(row->since), NULL);
+}
+
+static int drop_superseded(struct work *w, const struct pod_devices *rows,
+                           struct attribute_result *result)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < w->match_count; i++) {
+        const struct match *m = &w->matches[i];
+        const struct pod_device *row = &rows->rows[m->row];
+        if (!m->is_replica) {
+            const void *newest = map_find(&w->newest, id_key(w, row));
+            if (w->owner_key.error)
+                return w->owner_key.error;
+            if (value_to_number(newest) > row->since)
+                continue;
+        }
+        w->matches[kept++] = *m;
+    }
+    result->superseded = w->match_count - kept;
+    w->match_count = kept;
+    return 0;
+}
+
 static int match_rows(struct work *w, const struct pod_devices *rows,
                       struct attribute_result *result)
 {
@@ -197,11 +242,16 @@ static int match_rows(struct work *w, const struct pod_devices *rows,
         if (replica.ptr)
             w->sticky[m.container] = replica;
         m.vgpu = w->sticky[m.container];
+        m.is_replica = replica.ptr != NULL;
         before = m;
-        if (device == NO_DEVICE)
+        if (device == NO_DEVICE) {
             result->unknown_ids++;
-        else
-            w->matches[w->match_count++] = m;
+            continue;
+        }
+        w->matches[w->match_count++] = m;
+        r = m.is_replica ? 0 : note_newest(w, &rows->rows[i]);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -275,6 +325,8 @@ static int run(struct work *w, const struct attribute_device *devices, size_t de
             return r;
     }
     int r = match_rows(w, rows, result);
+    if (r == 0)
+        r = drop_superseded(w, rows, result);
     return r < 0 ? r : gather(w, result);
 }
 
@@ -285,6 +337,7 @@ int attribute(const struct attribute_options *o, const struct attribute_device *
         .options = o,
         .names = MAP_INIT(device_count * KEYS_PER_DEVICE),
         .owners = MAP_INIT(rows->count * 2),
+        .newest = MAP_INIT(rows->count),
         .owner_key = BUF_INIT(3 * (LIMIT_POD_RESOURCES_POD_BYTES + 2)),
     };
     struct attribute_result result = {0};

@@ -28,6 +28,11 @@ struct attribute_holder {
     struct sv vgpu;
 };
 
+// A whole id, not a replica, is given to one container at a time. Where two pods are listed with one,
+// the older listing is left over from a pod that ended (a kubelet before 1.34 may list such pods),
+// so the newer pod alone holds it. Of pods that were first seen together nobody knows which it is:
+// they all hold it.
+
 // Holders per device, in row order: one for each id held, so a container with two replicas stands
 // there twice. Rows of the poller stand in the order in which their pods were first seen, so the
 // last holder is the newest one; that is what "last wins" means where a single owner is wanted of a
@@ -42,6 +47,7 @@ struct attribute_result {
     struct attribute_holder *holders;
     size_t holder_count;
     size_t unknown_ids; // rows of a GPU resource whose id matches no device
+    size_t superseded;  // rows whose id went on to a newer pod
     bool shared_seen;   // some device has holders of more than one container
 };
 void attribute_result_deinit(struct attribute_result *r);

@@ -154,6 +154,7 @@ static int refresh_owners(struct publisher *p, const struct inventory *inv)
     if (r == 0)
         r = work_out_jobs(p, inv);
     p->stats.unknown_ids = p->holders.unknown_ids;
+    p->stats.superseded_ids = p->holders.superseded;
     p->owners_version++;
     if (r < 0)
         return r; // tried again at the next tick
@@ -216,6 +217,7 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         return r;
     }
     self->attribution_unknown_ids = p->stats.unknown_ids;
+    self->attribution_superseded_ids = p->stats.superseded_ids;
     self->attribution_rows = p->rows ? p->rows->count : 0;
     self->page_bytes = p->stats.bytes;
     self->page_shut_readers = p->stats.shut_readers;

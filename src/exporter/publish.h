@@ -37,5 +37,6 @@ struct publisher_stats {
     size_t bytes; // of the last page
     size_t device_series, series;
     size_t unknown_ids; // device ids of GPU resources that no GPU here has
+    size_t superseded_ids; // listed for a pod whose device went on to a newer one
 };
 void publisher_get_stats(const struct publisher *p, struct publisher_stats *out);

@@ -36,7 +36,7 @@ struct render_self {
     bool attribution_up;      // the kubelet answered last time
     double attribution_age_s; // of the map in use; < 0: none
     uint64_t attribution_polls, attribution_failures, attribution_rate_limited;
-    size_t attribution_unknown_ids, attribution_rows;
+    size_t attribution_unknown_ids, attribution_superseded_ids, attribution_rows;
     bool config_ok; // last reload
     uint64_t config_last_ok_wall_ns;
     uint64_t config_reloads, config_failures;

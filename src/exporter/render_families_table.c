@@ -86,6 +86,9 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_ATTRIBUTION_UNKNOWN_IDS] = {
         "podgpu_exporter_attribution_unknown_ids", TEXT_TYPE_GAUGE, "",
         "Device ids held by containers that name no device of this node."},
+    [RENDER_ATTRIBUTION_SUPERSEDED_IDS] = {
+        "podgpu_exporter_attribution_superseded_ids", TEXT_TYPE_GAUGE, "",
+        "Device ids listed for a pod that ended: a newer pod has been given them."},
     [RENDER_ATTRIBUTION_ROWS] = {
         "podgpu_exporter_attribution_rows", TEXT_TYPE_GAUGE, "",
         "Device ids held by containers, as the kubelet lists them."},

@@ -201,9 +201,11 @@ static int add_entity(struct work *w, struct render_samples *list, size_t entity
         }
         return 0;
     }
-    bool sole = held->count > 0 && held->containers <= 1;
-    if (sole || (held->count > 0 && o->shared_owner == SHARED_OWNER_LAST))
+    bool last = o->shared_owner == SHARED_OWNER_LAST;
+    if (held->pods == 1 || (held->count > 0 && last))
         owner = owner_of(owners, &holders[held->count - 1], false);
+    if (held->pods == 1 && held->containers > 1 && !last)
+        owner.container = ""; // the pod's, and no single container's
     return add_jobs(w, list, entity, &owner, &copies);
 }
 

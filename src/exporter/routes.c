@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/routes.h"
 
-#include <string.h>
+#include "io/http_syntax.h"
+
+// Longer paths are none of ours however they are written.
+#define LOCATION_PATH_BYTES 256
 
 // The front page as dcgm-exporter lays it out, tabs included.
 static const char front_page[] = "<html>\n\t\t\t<head><title>GPU Exporter</title></head>\n\t\t\t<body>\n"
@@ -52,25 +55,12 @@ static void serve_ready(const struct routes *r, struct http_request *request)
     buf_deinit(&text);
 }
 
-// "//metrics" and "/./metrics" are sent to the clean path, as Go's router does. False: the path is clean.
+// "//metrics" and "/./metrics" are sent to the clean path, as Go's routers do. False: nothing to clean.
 static bool redirect_unclean(struct http_request *request, struct sv path)
 {
-    if (sv_find(path, SV("//")) == (size_t)-1 && sv_find(path, SV("/./")) == (size_t)-1)
+    char clean[3 * LOCATION_PATH_BYTES];
+    if (http_path_is_clean(path) || http_path_clean(path, clean, sizeof(clean)) < 0)
         return false;
-    char clean[256];
-    size_t n = 0;
-    for (struct sv rest = path, part; sv_next(&rest, '/', &part);) {
-        if (part.len == 0 || sv_equals(part, SV(".")))
-            continue;
-        if (n + part.len + 2 > sizeof(clean))
-            return false;
-        clean[n++] = '/';
-        memcpy(clean + n, part.ptr, part.len);
-        n += part.len;
-    }
-    if (n == 0)
-        clean[n++] = '/';
-    clean[n] = '\0';
     struct http_header location = {"Location", clean};
     http_reply_text(request, 301, SV("Moved Permanently\n"), &location, 1);
     return true;

@@ -4,6 +4,7 @@
 #include "io/http_syntax.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/num.h"
 
@@ -108,6 +109,76 @@ size_t http_unescape(char *s)
     }
     s[to] = '\0';
     return to;
+}
+
+// --- Paths ---
+
+static bool is_dots(struct sv segment)
+{
+    return sv_equals(segment, SV(".")) || sv_equals(segment, SV(".."));
+}
+
+bool http_path_is_clean(struct sv path)
+{
+    struct sv segment;
+    if (path.len == 0 || path.ptr[0] != '/')
+        return false;
+    for (struct sv rest = sv_sub(path, 1, path.len); sv_next(&rest, '/', &segment);)
+        if (segment.len == 0 || is_dots(segment))
+            return false;
+    return true;
+}
+
+// unreserved and sub-delims of RFC 3986, ':' and '@'.
+static bool is_path_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("-._~!$&'()*+,;=:@", c) != NULL);
+}
+
+static size_t escape_segment(struct sv segment, char *out)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t n = 0;
+    for (size_t i = 0; i < segment.len; i++) {
+        unsigned char c = (unsigned char)segment.ptr[i];
+        if (is_path_char((char)c)) {
+            out[n++] = (char)c;
+            continue;
+        }
+        out[n++] = '%';
+        out[n++] = digits[c >> 4];
+        out[n++] = digits[c & 15];
+    }
+    return n;
+}
+
+// The length without the last segment and its slash.
+static size_t drop_segment(const char *out, size_t n)
+{
+    while (n > 0 && out[--n] != '/')
+        ;
+    return n;
+}
+
+int http_path_clean(struct sv path, char *out, size_t out_bytes)
+{
+    size_t n = 0;
+    struct sv segment;
+    if (out_bytes < 3 || path.len > (out_bytes - 3) / 3) // every byte escaped, two slashes, NUL
+        return -E2BIG;
+    for (struct sv rest = path; sv_next(&rest, '/', &segment);) {
+        if (sv_equals(segment, SV("..")))
+            n = drop_segment(out, n);
+        if (segment.len == 0 || is_dots(segment))
+            continue;
+        out[n++] = '/';
+        n += escape_segment(segment, out + n);
+    }
+    if (n == 0 || path.ptr[path.len - 1] == '/')
+        out[n++] = '/';
+    out[n] = '\0';
+    return 0;
 }
 
 // --- Basic credentials ---

@@ -29,6 +29,12 @@ bool http_name_is_token(struct sv name);
 // written.
 size_t http_unescape(char *s);
 
+// Whether a decoded path has no empty, "." or ".." segment; a slash at the end is no empty segment.
+bool http_path_is_clean(struct sv path);
+// The path without such segments, as Go's path.Clean has it, for a Location header: it begins with
+// one slash, and what has no place in a path is escaped. 0, or -E2BIG when out is too small.
+int must_use http_path_clean(struct sv path, char *out, size_t out_bytes);
+
 // "Basic base64(user:password)" (RFC 7617), decoded into out, which must be erased by the caller.
 // 0 and views into out; -EINVAL: another scheme, bad base64, no colon, or longer than out.
 int must_use http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *out_user,

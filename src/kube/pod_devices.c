@@ -184,6 +184,7 @@ struct run {
 
 struct follow {
     struct pod_devices_owned *fresh;
+    const struct pod_devices *previous;         // or NULL
     struct row_index rows, containers, devices; // of fresh
     size_t *rank;                               // per row of fresh
 };
@@ -227,13 +228,12 @@ static int keep_row(struct pod_devices_owned *d, const struct pod_device *row)
 
 // Ranks fresh's rows by their place in previous; with keep, the vanished ones join at the end,
 // ranked too.
-static int rank_rows(struct follow *f, const struct pod_devices *previous, bool keep,
-                     size_t *out_kept)
+static int rank_rows(struct follow *f, bool keep, size_t *out_kept)
 {
     const size_t own = f->fresh->list.count;
     size_t kept = 0;
-    for (size_t i = 0; i < previous->count; i++) {
-        const struct pod_device *old = &previous->rows[i];
+    for (size_t i = 0; i < f->previous->count; i++) {
+        const struct pod_device *old = &f->previous->rows[i];
         const struct pod_device *rows = f->fresh->list.rows;
         const struct pod_device *now = row_index_find(&f->rows, rows, old);
         if (now) {
@@ -298,8 +298,12 @@ static int sort_rows(struct follow *f)
     size_t place = 0;
     qsort(runs, run_count, sizeof(*runs), compare_runs);
     for (size_t i = 0; i < run_count; i++) {
-        memcpy(&sorted[place], runs[i].first, runs[i].count * sizeof(*sorted));
-        place += runs[i].count;
+        uint32_t since = runs[i].rank == NO_RANK ? f->fresh->generation
+                                                 : f->previous->rows[runs[i].rank].since;
+        for (size_t k = 0; k < runs[i].count; k++) {
+            sorted[place] = runs[i].first[k];
+            sorted[place++].since = since;
+        }
     }
     free(list->rows);
     list->rows = TAKE_PTR(sorted);
@@ -307,9 +311,10 @@ static int sort_rows(struct follow *f)
     return 0;
 }
 
-static int follow(struct follow *f, const struct pod_devices *previous, bool keep, size_t *out_kept)
+static int follow(struct follow *f, bool keep, size_t *out_kept)
 {
     const struct pod_devices *list = &f->fresh->list;
+    const struct pod_devices *previous = f->previous;
     size_t most = list->count + (previous && keep ? previous->count : 0);
     f->rank = reallocarray(NULL, most + 1, sizeof(*f->rank));
     if (!f->rank)
@@ -322,7 +327,7 @@ static int follow(struct follow *f, const struct pod_devices *previous, bool kee
         if (r >= 0 && keep)
             r = index_rows(&f->devices, list);
         if (r >= 0)
-            r = rank_rows(f, previous, keep, out_kept);
+            r = rank_rows(f, keep, out_kept);
         if (r < 0)
             return r;
     }
@@ -334,12 +339,14 @@ int pod_devices_follow(struct pod_devices *fresh, struct pod_devices *previous, 
 {
     struct follow f = {
         .fresh = pod_devices_owned(fresh),
+        .previous = previous,
         .rows = {.columns = ROW_ALL},
         .containers = {.columns = ROW_NAMESPACE | ROW_POD | ROW_CONTAINER},
         .devices = {.columns = ROW_RESOURCE | ROW_ID},
     };
     *out_kept = 0;
-    int r = follow(&f, previous, keep_vanished, out_kept);
+    f.fresh->generation = previous ? pod_devices_owned(previous)->generation + 1 : 1;
+    int r = follow(&f, keep_vanished, out_kept);
     follow_deinit(&f);
     return r;
 }

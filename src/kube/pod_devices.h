@@ -41,6 +41,7 @@ struct pod_devices_owned {
     size_t capacity; // of rows
     struct arena strings;
     uint64_t set_hash; // equal for equal sets of rows in any order
+    uint32_t generation; // how many lists it follows: .since of the pods that are new in it
 };
 static inline struct pod_devices_owned *pod_devices_owned(struct pod_devices *d)
 {
@@ -55,7 +56,8 @@ bool pod_devices_same_set(struct pod_devices *a, struct pod_devices *b);
 // Makes fresh the successor of previous (NULL: none). Its pods are put in the order in which they
 // were first seen: those whose rows were all in previous keep their place, the others follow by
 // (namespace, pod); rows of a pod stay in wire order. So the last holder of a device is the one
-// that came last, whatever order the kubelet lists in (it walks a hash table). With keep_vanished,
+// that came last, whatever order the kubelet lists in (it walks a hash table), and .since tells
+// whether it came later than another. With keep_vanished,
 // rows of previous that fresh lacks are kept, unless their container or their device id has rows in
 // fresh: then the container was made again, or the device went on to another. *out_kept says how
 // many. 0, -ENOMEM.

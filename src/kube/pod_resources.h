@@ -17,6 +17,9 @@ struct pod_device {
     const char *container;
     const char *resource;  // "nvidia.com/gpu"
     const char *device_id; // as the plugin named it, may end in "::replica"
+    // When its pod came, in changes of the list: a larger number is a newer pod, pods that were
+    // first seen together have the same. 0 until the poller sets it.
+    uint32_t since;
 };
 
 // An immutable answer. (pod, container, resource, id) duplicates (one per NUMA node) are dropped.

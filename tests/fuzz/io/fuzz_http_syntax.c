@@ -52,6 +52,19 @@ static void try_address(struct sv text)
     free(copy);
 }
 
+static void try_path(struct sv text)
+{
+    char out[512], again[3 * sizeof(out) + 3];
+    if (http_path_clean(text, out, sizeof(out)) < 0)
+        return;
+    assert(out[0] == '/' && out[1] != '/' && strlen(out) < sizeof(out));
+    assert(http_path_is_clean(sv_from(out)));
+    for (const char *c = out; *c; c++)
+        assert(*c > ' ' && *c < 0x7f && *c != '\\');
+    assert(http_path_clean(sv_from(out), again, sizeof(again)) == 0);
+    assert(strchr(out, '%') || strcmp(out, again) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -69,6 +82,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 'a':
         try_address(text);
+        break;
+    case 'p':
+        try_path(text);
         break;
     case 'n':
         (void)http_name_is_token(text);

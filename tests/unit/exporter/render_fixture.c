@@ -214,10 +214,9 @@ void fixture_ready(struct fixture *f, bool xid_events_armed)
 
 // --- Holders ---
 
-static bool same_container(const struct pod_device *a, const struct pod_device *b)
+static bool same_pod(const struct pod_device *a, const struct pod_device *b)
 {
-    return strcmp(a->namespace_name, b->namespace_name) == 0 && strcmp(a->pod, b->pod) == 0 &&
-           strcmp(a->container, b->container) == 0;
+    return strcmp(a->namespace_name, b->namespace_name) == 0 && strcmp(a->pod, b->pod) == 0;
 }
 
 static void fill_device(struct fixture *f, uint32_t entity, struct attribute_device_holders *d)
@@ -227,13 +226,19 @@ static void fill_device(struct fixture *f, uint32_t entity, struct attribute_dev
         const struct fixture_holding *h = &f->holdings[i];
         if (h->entity != entity)
             continue;
-        bool fresh = true;
-        for (size_t n = 0; n < d->count && fresh; n++)
-            fresh = !same_container(&f->pods.rows[f->holders.holders[d->first + n].row], &h->row);
+        bool new_pod = true, new_container = true;
+        for (size_t n = 0; n < d->count && new_container; n++) {
+            const struct pod_device *other = &f->pods.rows[f->holders.holders[d->first + n].row];
+            if (!same_pod(other, &h->row))
+                continue;
+            new_pod = false;
+            new_container = strcmp(other->container, h->row.container) != 0;
+        }
         f->holders.holders[f->holders.holder_count++] =
             (struct attribute_holder){i, h->vgpu ? sv_from(h->vgpu) : (struct sv){0}};
         d->count++;
-        d->containers += fresh;
+        d->containers += new_container;
+        d->pods += new_pod;
     }
 }
 
@@ -242,7 +247,7 @@ void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name
 {
     must(f->holding_count < FIXTURE_HOLDERS_MAX, "too many holders");
     f->holdings[f->holding_count++] = (struct fixture_holding){
-        entity, {namespace_name, pod, container, "nvidia.com/gpu", "id"}, vgpu};
+        entity, {namespace_name, pod, container, "nvidia.com/gpu", "id", 0}, vgpu};
     forget_holders(f);
     f->pods.rows = calloc(f->holding_count, sizeof(*f->pods.rows));
     f->holders.holders = calloc(f->holding_count, sizeof(*f->holders.holders));

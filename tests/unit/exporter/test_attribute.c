@@ -486,18 +486,73 @@ static void a_replica_sticks_within_its_container(void **state)
     attribute_result_deinit(&r);
 }
 
-static void a_completed_pod_listed_beside_its_successor_comes_first(void **state)
+static void a_completed_pod_listed_beside_its_successor_holds_nothing(void **state)
+{
+    const struct attribute_device devices[] = {GPU(0, "GPU-" U), GPU(1, "GPU-" V)};
+    struct pod_device rows[] = {ROW("done", "c", "nvidia.com/gpu", "GPU-" U),
+                                ROW("done", "c", "nvidia.com/gpu", "GPU-" V),
+                                ROW("older", "c", "nvidia.com/gpu", "GPU-" U),
+                                ROW("next", "c", "nvidia.com/gpu", "GPU-" U),
+                                ROW("next", "d", "nvidia.com/gpu", "GPU-" U)};
+    rows[0].since = rows[1].since = 2;
+    rows[2].since = 1;
+    rows[3].since = rows[4].since = 7;
+    struct attribute_result r = run(&by_uuid, devices, 2, rows, ARRAY_SIZE(rows));
+    assert_int_equal(r.superseded, 2);
+    assert_int_equal(r.devices[0].count, 2);
+    assert_int_equal(r.devices[0].pods, 1);
+    assert_string_equal(rows[r.holders[r.devices[0].first].row].pod, "next");
+    assert_int_equal(r.devices[1].count, 1); // nobody else was given this one yet
+    assert_string_equal(rows[r.holders[r.devices[1].first].row].pod, "done");
+    attribute_result_deinit(&r);
+}
+
+static void pods_first_seen_together_with_one_id_all_hold_it(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U)};
     struct pod_device rows[] = {ROW("job-done", "c", "nvidia.com/gpu", "GPU-" U),
                                 ROW("job-next", "c", "nvidia.com/gpu", "GPU-" U)};
+    rows[0].since = rows[1].since = 1;
     struct attribute_result r = run(&by_uuid, devices, 1, rows, 2);
+    assert_int_equal(r.superseded, 0);
     assert_int_equal(r.devices[0].count, 2);
     assert_int_equal(r.devices[0].pods, 2);
     assert_int_equal(r.devices[0].containers, 2);
     assert_string_equal(rows[r.holders[1].row].pod, "job-next");
     assert_true(r.shared_seen);
     attribute_result_deinit(&r);
+}
+
+static void only_the_same_whole_id_supersedes(void **state)
+{
+    const struct attribute_device devices[] = {GPU(0, "GPU-" U), INSTANCE(0, 3, "MIG-" V, "GPU-" U)};
+    static const struct {
+        const char *first_resource, *first, *second_resource, *second;
+        int device;
+        size_t superseded;
+    } cases[] = {
+        {"nvidia.com/gpu", "GPU-" U, "nvidia.com/gpu", "GPU-" U, 0, 1},
+        {"nvidia.com/gpu.shared", "GPU-" U "::0", "nvidia.com/gpu.shared", "GPU-" U "::1", 0, 0},
+        {"nvidia.com/gpu.shared", "GPU-" U "::0", "nvidia.com/gpu.shared", "GPU-" U "::0", 0, 0},
+        {"nvidia.com/gpu", "GPU-" U, "nvidia.com/gpu", "GPU-" U "::1", 0, 0},
+        {"nvidia.com/gpu", "GPU-" U, "example.com/gpu", "GPU-" U, 0, 0}, // of two plugins
+        {"nvidia.com/gpu", "nvidia0", "nvidia.com/gpu", "nvidia0", 0, 1},
+        {"nvidia.com/gpu", "nvidia0/vgpu0", "nvidia.com/gpu", "nvidia0/vgpu0", 0, 0},
+        {"nvidia.com/mig-1g.10gb", "MIG-" V, "nvidia.com/mig-1g.10gb", "MIG-" V, 1, 1},
+        // Two compute instances of one GPU instance.
+        {"nvidia.com/gpu", "MIG-GPU-" U "/3/0", "nvidia.com/gpu", "MIG-GPU-" U "/3/1", 1, 0},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct pod_device rows[] = {ROW("a", "c", cases[i].first_resource, cases[i].first),
+                                    ROW("b", "c", cases[i].second_resource, cases[i].second)};
+        rows[0].since = 1;
+        rows[1].since = 2;
+        struct attribute_options o = {.by_device_name = true};
+        struct attribute_result r = run(&o, devices, 2, rows, 2);
+        assert_int_equal(r.superseded, cases[i].superseded);
+        assert_int_equal(r.devices[cases[i].device].count, 2 - cases[i].superseded);
+        attribute_result_deinit(&r);
+    }
 }
 
 static void two_containers_of_a_pod_with_one_id_are_two_holders_of_one_pod(void **state)
@@ -629,7 +684,9 @@ int main(void)
         cmocka_unit_test(by_device_name_a_bare_number_is_a_device),
         cmocka_unit_test(an_overlong_id_is_nobodys),
         cmocka_unit_test(a_replica_sticks_within_its_container),
-        cmocka_unit_test(a_completed_pod_listed_beside_its_successor_comes_first),
+        cmocka_unit_test(a_completed_pod_listed_beside_its_successor_holds_nothing),
+        cmocka_unit_test(pods_first_seen_together_with_one_id_all_hold_it),
+        cmocka_unit_test(only_the_same_whole_id_supersedes),
         cmocka_unit_test(two_containers_of_a_pod_with_one_id_are_two_holders_of_one_pod),
         cmocka_unit_test(two_replicas_of_a_container_are_no_sharing),
         cmocka_unit_test(equal_names_in_two_namespaces_are_two_pods),

@@ -62,9 +62,26 @@ static void test_a_container_with_two_replicas_is_one_holder(void **state)
 static void test_two_holders_give_no_labels(void **state)
 {
     cleanup(fixture_freep) struct fixture *f = node(1);
-    fixture_hold(f, 0, "ns", "p", "a", NULL);
-    fixture_hold(f, 0, "ns", "p", "b", NULL);
+    fixture_hold(f, 0, "ns", "p", "c", NULL);
+    fixture_hold(f, 0, "ns", "q", "c", NULL);
     assert_string_equal(temperatures(f), HEAD GPU0 "} 42\n");
+    f->holding_count = 1;
+    fixture_hold(f, 0, "other", "p", "c", NULL);
+    assert_string_equal(temperatures(f), HEAD GPU0 "} 42\n");
+}
+
+// Without an empty container label a scrape with honor_labels would put the exporter's own there.
+static void test_two_containers_of_a_pod_leave_the_pod_as_the_owner(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = node(1);
+    fixture_hold(f, 0, "ns", "p", "a", "0");
+    fixture_hold(f, 0, "ns", "p", "b", "1");
+    assert_string_equal(temperatures(f),
+                        HEAD GPU0 ",container=\"\",namespace=\"ns\",pod=\"p\"} 42\n");
+    f->options.shared_owner = SHARED_OWNER_LAST;
+    f->owners.version++;
+    assert_string_equal(temperatures(f),
+                        HEAD GPU0 ",container=\"b\",namespace=\"ns\",pod=\"p\"} 42\n");
 }
 
 static void test_the_last_of_several_holders_counts_on_request(void **state)
@@ -167,7 +184,7 @@ static void test_copies_of_a_device_end_at_their_ceiling(void **state)
         for (size_t i = 0; i + 1 < count; i++) {
             snprintf(names[i], sizeof(names[i]), "%zu", i);
             f->holdings[f->holding_count++] =
-                (struct fixture_holding){0, {"ns", "p", "c", "nvidia.com/gpu", "id"}, names[i]};
+                (struct fixture_holding){0, {"ns", "p", "c", "nvidia.com/gpu", "id", 0}, names[i]};
         }
         fixture_hold(f, 0, "ns", "last", "c", NULL);
         size_t device, all;
@@ -206,7 +223,7 @@ static void check_mapping(const char *resource, bool by_name, unsigned instance,
     f->pods.rows = rows;
     for (f->pods.count = 0; f->pods.count < 2 && ids[f->pods.count]; f->pods.count++)
         rows[f->pods.count] = (struct pod_device){"default", pods[f->pods.count], "default",
-                                                  resource, ids[f->pods.count]};
+                                                  resource, ids[f->pods.count], 0};
     const struct sv names[] = {SV("nvidia.com/a100")};
     const struct attribute_options o = {by_name, names, 1};
     struct attribute_device devices[2];
@@ -345,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_one_holder_gives_the_device_its_labels),
         cmocka_unit_test(test_a_container_with_two_replicas_is_one_holder),
         cmocka_unit_test(test_two_holders_give_no_labels),
+        cmocka_unit_test(test_two_containers_of_a_pod_leave_the_pod_as_the_owner),
         cmocka_unit_test(test_the_last_of_several_holders_counts_on_request),
         cmocka_unit_test(test_empty_owner_labels_stand_where_there_is_no_single_owner),
         cmocka_unit_test(test_empty_owner_labels_in_the_old_namespace),

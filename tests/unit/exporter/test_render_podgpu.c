@@ -262,6 +262,7 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
         .attribution_failures = 6,
         .attribution_rate_limited = 7,
         .attribution_unknown_ids = 8,
+        .attribution_superseded_ids = 28,
         .attribution_rows = 9,
         .config_ok = true,
         .config_last_ok_wall_ns = FIXTURE_WALL_NS + 1,
@@ -312,6 +313,7 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
              "podgpu_exporter_attribution_failures_total 6\n"
              "podgpu_exporter_attribution_rate_limited_total 7\n"
              "podgpu_exporter_attribution_unknown_ids 8\n"
+             "podgpu_exporter_attribution_superseded_ids 28\n"
              "podgpu_exporter_attribution_rows 9\n"
              "podgpu_exporter_config_last_reload_success 1\n"
              "podgpu_exporter_config_last_reload_success_timestamp_seconds 1700000000.000\n"

@@ -170,6 +170,63 @@ static void credentials_longer_than_the_room_are_refused(void **state)
                      -EINVAL);
 }
 
+static void paths_are_cleaned_as_go_cleans_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *clean; // NULL: it is
+    } cases[] = {
+        {"/", NULL},
+        {"/metrics", NULL},
+        {"/metrics/", NULL},
+        {"/a/...", NULL},
+        {"/.a/b.", NULL},
+        {"/%2e", NULL}, // decoded by the server before
+        {"//metrics", "/metrics"},
+        {"/./metrics", "/metrics"},
+        {"/metrics/.", "/metrics"},
+        {"/metrics/./", "/metrics/"},
+        {"/metrics//", "/metrics/"},
+        {"//", "/"},
+        {"/.", "/"},
+        {"/..", "/"},
+        {"/../../metrics", "/metrics"},
+        {"/a/../metrics", "/metrics"},
+        {"/a/b/..", "/a"},
+        {"/a/b/../", "/a/"},
+        {"/a/..", "/"},
+        {"/aa/b/../../c", "/c"},
+        {"", "/"},
+        {"*", "/*"},
+        {"metrics", "/metrics"},
+        {"/\\evil.example//", "/%5Cevil.example/"},
+        {"//a b\r\nX: y?q#f%\xc3\xa9", "/a%20b%0D%0AX:%20y%3Fq%23f%25%C3%A9"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char out[128];
+        struct sv path = sv_from(cases[i].path);
+        assert_int_equal(http_path_is_clean(path), cases[i].clean == NULL);
+        assert_int_equal(http_path_clean(path, out, sizeof(out)), 0);
+        if (cases[i].clean)
+            assert_string_equal(out, cases[i].clean);
+    }
+}
+
+static void a_path_that_may_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const char path[] = "/\x01\x01\x01\x01";
+    for (size_t room = 0; room < 32; room++) {
+        char *out = malloc(room + 1);
+        assert_non_null(out);
+        int r = http_path_clean((struct sv){path, sizeof(path) - 1}, out, room);
+        assert_int_equal(r, room < 3 * (sizeof(path) - 1) + 3 ? -E2BIG : 0);
+        if (r == 0)
+            assert_string_equal(out, "/%01%01%01%01");
+        free(out);
+    }
+}
+
 static void addresses_are_read_in_each_form(void **state)
 {
     (void)state;
@@ -241,6 +298,8 @@ int main(void)
         cmocka_unit_test(escapes_are_decoded_but_for_nul_and_broken_ones),
         cmocka_unit_test(basic_credentials_are_decoded),
         cmocka_unit_test(credentials_longer_than_the_room_are_refused),
+        cmocka_unit_test(paths_are_cleaned_as_go_cleans_them),
+        cmocka_unit_test(a_path_that_may_not_fit_is_refused),
         cmocka_unit_test(addresses_are_read_in_each_form),
         cmocka_unit_test(bad_addresses_are_refused_with_the_text_found),
         cmocka_unit_test(longest_names_fit_and_one_more_is_refused),

@@ -12,7 +12,7 @@
 #include "kube/pod_devices.h"
 
 #define ROW(pod_, container_, id_)                                                                 \
-    ((struct pod_device){"default", (pod_), (container_), "nvidia.com/gpu", (id_)})
+    ((struct pod_device){"default", (pod_), (container_), "nvidia.com/gpu", (id_), 0})
 
 static struct pod_devices *list_of(const struct pod_device *rows, size_t count)
 {
@@ -61,8 +61,8 @@ static void a_first_list_is_sorted_by_pod_and_keeps_wire_order_within(void **sta
 
 static void namespaces_sort_before_pods(void **state)
 {
-    struct pod_devices *a = LIST(((struct pod_device){"z", "a", "c", "r", "1"}),
-                                 ((struct pod_device){"b", "x", "c", "r", "2"}));
+    struct pod_devices *a = LIST(((struct pod_device){"z", "a", "c", "r", "1", 0}),
+                                 ((struct pod_device){"b", "x", "c", "r", "2", 0}));
     follow(a, NULL, false, 0);
     assert_string_equal(a->rows[0].namespace_name, "b");
     pod_devices_unref(a);
@@ -85,6 +85,37 @@ static void pods_keep_the_order_in_which_they_came(void **state)
     pod_devices_unref(second);
     pod_devices_unref(third);
     pod_devices_unref(fourth);
+}
+
+// Expects "pod:since pod:since ...", one a row.
+static void assert_since(const struct pod_devices *list, const char *want)
+{
+    char got[512] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < list->count; i++)
+        len += (size_t)snprintf(got + len, sizeof(got) - len, "%s%s:%u", i ? " " : "",
+                                list->rows[i].pod, list->rows[i].since);
+    assert_string_equal(got, want);
+}
+
+static void a_pod_is_as_old_as_the_list_that_first_had_it(void **state)
+{
+    struct pod_devices *first =
+        follow(LIST(ROW("m", "c", "1"), ROW("n", "c", "2")), NULL, false, 0);
+    assert_since(first, "m:1 n:1");
+    struct pod_devices *second =
+        follow(LIST(ROW("a", "c", "3"), ROW("m", "c", "1"), ROW("n", "c", "2"), ROW("b", "c", "4"),
+                    ROW("b", "d", "5")),
+               first, false, 0);
+    assert_since(second, "m:1 n:1 a:2 b:2 b:2");
+    // One that gets another device was made again; a kept row is as old as it was.
+    struct pod_devices *third =
+        follow(LIST(ROW("m", "c", "6"), ROW("a", "c", "3"), ROW("z", "c", "7")), second, true, 3);
+    assert_rows(third, "n/c/2 a/c/3 b/c/4 b/d/5 m/c/6 z/c/7");
+    assert_since(third, "n:1 a:2 b:2 b:2 m:3 z:3");
+    pod_devices_unref(first);
+    pod_devices_unref(second);
+    pod_devices_unref(third);
 }
 
 static void a_pod_made_again_with_other_devices_is_new(void **state)
@@ -163,8 +194,8 @@ static void sets_are_the_same_in_any_order(void **state)
 
 static void columns_do_not_run_into_each_other(void **state)
 {
-    const struct pod_device a = {"x", "yz", "", "", ""};
-    const struct pod_device b = {"xy", "z", "", "", ""};
+    const struct pod_device a = {"x", "yz", "", "", "", 0};
+    const struct pod_device b = {"xy", "z", "", "", "", 0};
     assert_true(row_hash(&a, ROW_ALL) != row_hash(&b, ROW_ALL));
     assert_false(row_equals(&a, &b, ROW_ALL));
     assert_true(row_equals(&a, &b, ROW_RESOURCE | ROW_ID));
@@ -202,6 +233,7 @@ int main(void)
         cmocka_unit_test(a_first_list_is_sorted_by_pod_and_keeps_wire_order_within),
         cmocka_unit_test(namespaces_sort_before_pods),
         cmocka_unit_test(pods_keep_the_order_in_which_they_came),
+        cmocka_unit_test(a_pod_is_as_old_as_the_list_that_first_had_it),
         cmocka_unit_test(a_pod_made_again_with_other_devices_is_new),
         cmocka_unit_test(vanished_rows_are_kept_on_request_only),
         cmocka_unit_test(a_vanished_row_gives_way_to_the_new_holder_of_its_device),
