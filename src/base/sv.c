@@ -87,8 +87,10 @@ size_t sv_find(struct sv s, struct sv needle)
 
 bool sv_next(struct sv *s, char separator, struct sv *head)
 {
-    if (!s->len)
+    if (!s->len) {
+        *head = sv_sub(*s, 0, 0);
         return false;
+    }
     size_t at = sv_find_char(*s, separator);
     if (at == (size_t)-1) {
         *head = *s;

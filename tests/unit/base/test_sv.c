@@ -83,6 +83,7 @@ static void splitting_gives_each_piece_once(void **state)
     assert_true(sv_next(&rest, ',', &head));
     assert_sv(head, "last");
     assert_false(sv_next(&rest, ',', &head));
+    assert_sv(head, "");
 }
 
 static void utf8_is_told_from_other_bytes(void **state)
