@@ -53,26 +53,72 @@ static void make_base(struct nvml_gpm *gpm, uint64_t now_ns)
     gpm->base_ns = now_ns;
 }
 
-// The pair is (base, spare).
-static nvmlReturn_t get_metrics(struct nvml *n, const struct nvml_gpm *gpm, uint32_t gpu_index,
-                                struct nvml_gpm_value *values, uint32_t count)
+static bool is_refused(const struct nvml *n, unsigned int metric)
+{
+    return metric >= NVML_GPM_METRIC_MAX || (n->gpm_refused[metric / 64] >> metric % 64 & 1);
+}
+
+// Asks for the metrics that are not refused, of the pair (base, spare).
+static nvmlReturn_t request_metrics(struct nvml *n, const struct nvml_gpm *gpm, uint32_t gpu_index,
+                                    const struct nvml_gpm_value *values, uint32_t count)
 {
     memset(&request, 0,
            offsetof(nvmlGpmMetricsGet_t, metrics) + count * sizeof(request.metrics[0]));
     request.version = 1;
-    request.numMetrics = count;
     request.sample1 = gpm->base;
     request.sample2 = gpm->spare;
     for (uint32_t i = 0; i < count; i++)
-        request.metrics[i].metricId = values[i].metric;
-    nvmlReturn_t result = nvml_call(n, gpu_index, nvmlGpmMetricsGet, &request);
+        if (!is_refused(n, values[i].metric))
+            request.metrics[request.numMetrics++].metricId = values[i].metric;
+    if (!request.numMetrics)
+        return NVML_SUCCESS;
+    return nvml_call(n, gpu_index, nvmlGpmMetricsGet, &request);
+}
+
+static void take_metric(const nvmlGpmMetric_t *metric, struct nvml_gpm_value *value)
+{
+    value->result = metric->nvmlReturn;
+    value->value = metric->value;
+    if (value->result == NVML_SUCCESS && !isfinite(value->value))
+        value->result = NVML_ERROR_NO_DATA;
+}
+
+// After a request failed for its arguments: each metric alone (no trip to the driver: the library
+// computes from the samples), and those that fail are not asked again. When all fail it is not
+// they.
+static nvmlReturn_t get_one_by_one(struct nvml *n, const struct nvml_gpm *gpm, uint32_t gpu_index,
+                                   struct nvml_gpm_value *values, uint32_t count)
+{
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        values[i].result = NVML_ERROR_NOT_SUPPORTED;
+        if (is_refused(n, values[i].metric))
+            continue;
+        values[i].result = request_metrics(n, gpm, gpu_index, &values[i], 1);
+        if (values[i].result != NVML_SUCCESS)
+            continue;
+        take_metric(&request.metrics[0], &values[i]);
+        answered++;
+    }
+    for (uint32_t i = 0; answered && i < count; i++)
+        if (values[i].result == NVML_ERROR_INVALID_ARGUMENT)
+            n->gpm_refused[values[i].metric / 64] |= UINT64_C(1) << values[i].metric % 64;
+    return answered ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+static nvmlReturn_t get_metrics(struct nvml *n, const struct nvml_gpm *gpm, uint32_t gpu_index,
+                                struct nvml_gpm_value *values, uint32_t count)
+{
+    nvmlReturn_t result = request_metrics(n, gpm, gpu_index, values, count);
+    if (result == NVML_ERROR_INVALID_ARGUMENT && request.numMetrics > 1)
+        return get_one_by_one(n, gpm, gpu_index, values, count);
     if (result != NVML_SUCCESS)
         return result;
-    for (uint32_t i = 0; i < count; i++) {
-        values[i].result = request.metrics[i].nvmlReturn;
-        values[i].value = request.metrics[i].value;
-        if (values[i].result == NVML_SUCCESS && !isfinite(values[i].value))
-            values[i].result = NVML_ERROR_NO_DATA;
+    for (uint32_t i = 0, at = 0; i < count; i++) {
+        if (is_refused(n, values[i].metric))
+            values[i].result = NVML_ERROR_NOT_SUPPORTED;
+        else
+            take_metric(&request.metrics[at++], &values[i]);
     }
     return NVML_SUCCESS;
 }

@@ -78,5 +78,6 @@ void nvml_close(struct nvml *n)
     n->handle = NULL;
     n->fn = (struct nvml_functions){0};
     n->memory_first_generation = false;
+    memset(n->gpm_refused, 0, sizeof(n->gpm_refused));
     n->path[0] = '\0';
 }

@@ -168,10 +168,11 @@ struct nvml {
     bool initialised;
     struct nvml_functions fn;
     struct frame_call_page *page;
-    uint32_t calls;               // made so far
-    bool memory_first_generation; // the driver has no nvmlDeviceGetMemoryInfo_v2, though the
-                                  // library may
-    char path[256];               // where the library was found, "" if unknown
+    uint32_t calls; // made so far
+    // What the driver was found to lack, forgotten when the library is closed.
+    bool memory_first_generation; // no nvmlDeviceGetMemoryInfo_v2, though the library may have it
+    uint64_t gpm_refused[NVML_GPM_METRIC_MAX / 64 + 1]; // bit per metric: fails a whole request
+    char path[256]; // where the library was found, "" if unknown
 };
 
 // Opens and resolves. library: a path, or NULL or "" to search. 0; -ENOENT, -ELIBBAD with *err.

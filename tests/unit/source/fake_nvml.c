@@ -231,6 +231,9 @@ static nvmlReturn_t get_metrics(nvmlGpmMetricsGet_t *get)
     fake.pair[1] = get->sample2->number;
     if (fake.metrics_result != NVML_SUCCESS)
         return fake.metrics_result;
+    for (unsigned i = 0; i < get->numMetrics; i++)
+        if (get->metrics[i].metricId >= fake.metrics_end)
+            return NVML_ERROR_INVALID_ARGUMENT;
     for (unsigned i = 0; i < get->numMetrics; i++) {
         get->metrics[i].value = fake.metric[get->metrics[i].metricId];
         get->metrics[i].nvmlReturn = fake.metric_result[get->metrics[i].metricId];
@@ -284,7 +287,8 @@ static nvmlReturn_t wait_event(nvmlEventSet_t set, nvmlEventData_t *data, unsign
 
 void fake_reset(void)
 {
-    fake = (struct fake_nvml){.gpus = 1, .unknown_from = ~0ull, .supported_events = 0x108};
+    fake = (struct fake_nvml){
+        .gpus = 1, .unknown_from = ~0ull, .metrics_end = 400, .supported_events = 0x108};
     fake.n.page = &fake.page;
     fake.n.initialised = true;
     for (unsigned i = 0; i < FAKE_GPUS; i++) {

@@ -56,6 +56,7 @@ struct fake_nvml {
     double metric[400];
     nvmlReturn_t metric_result[400];
     nvmlReturn_t gpm_result, metrics_result;
+    unsigned metrics_end; // metrics from here on fail a whole request, as an older library might
     unsigned samples_alive, samples_taken;
     unsigned pair[2]; // numbers of the samples of the last pair
     nvmlGpmMetricsGet_t last_request;

@@ -139,6 +139,36 @@ static void the_request_is_clean_behind_its_last_metric(void **state)
     assert_true(fake.last_request.metrics[0].value == 0);
 }
 
+static void a_metric_that_the_library_does_not_know_costs_only_itself(void **state)
+{
+    struct nvml_gpm_value v[] = {{.metric = 1}, {.metric = 248}, {.metric = 5}};
+    fake.metrics_end = 98;
+    fake.metric[1] = 10;
+    fake.metric[5] = 20;
+    (void)read_gpu(NS_PER_S, v, 3);
+    assert_int_equal(read_gpu(2 * NS_PER_S, v, 3), NVML_SUCCESS);
+    assert_true(v[0].value == 10 && v[2].value == 20);
+    assert_int_equal(v[1].result, NVML_ERROR_INVALID_ARGUMENT);
+    fake.n.calls = 0;
+    assert_int_equal(read_gpu(3 * NS_PER_S, v, 3), NVML_SUCCESS);
+    assert_int_equal(fake.n.calls, 2); // it is remembered
+    assert_int_equal(fake.last_request.numMetrics, 2);
+    assert_true(v[0].value == 10 && v[2].value == 20);
+    assert_int_equal(v[1].result, NVML_ERROR_NOT_SUPPORTED);
+}
+
+static void when_every_metric_fails_none_is_remembered(void **state)
+{
+    struct nvml_gpm_value v[] = {{.metric = 1}, {.metric = 5}};
+    fake.metrics_end = 0;
+    (void)read_gpu(NS_PER_S, v, 2);
+    assert_int_equal(read_gpu(2 * NS_PER_S, v, 2), NVML_ERROR_INVALID_ARGUMENT);
+    fake.metrics_end = 400;
+    (void)read_gpu(3 * NS_PER_S, v, 2);
+    assert_int_equal(read_gpu(4 * NS_PER_S, v, 2), NVML_SUCCESS);
+    assert_int_equal(v[0].result, NVML_SUCCESS);
+}
+
 static void support_is_asked_with_version_1(void **state)
 {
     assert_false(nvml_gpm_supported(&fake.n, fake_device(0), 0));
@@ -163,6 +193,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failed_sample_drops_both_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_metrics_drop_both_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(the_request_is_clean_behind_its_last_metric, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_metric_that_the_library_does_not_know_costs_only_itself,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(when_every_metric_fails_none_is_remembered, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(support_is_asked_with_version_1, setup, teardown),
     };
