@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "exporter/app.h"
+
+// Stopping waits for pool jobs, and a password check of high cost can take minutes.
+#define STOP_SECONDS 1
+
+static volatile sig_atomic_t stop_status;
+
+static void stop_now(int signo)
+{
+    (void)signo;
+    _exit(stop_status);
+}
+
+static void bound_the_stop(int status)
+{
+    stop_status = status;
+    (void)signal(SIGALRM, stop_now);
+    (void)alarm(STOP_SECONDS);
+}
 
 static int fail(const struct error *err)
 {
@@ -35,6 +54,7 @@ static int run(struct exporter_options *options)
         fail(&err);
     else
         status = app_run(app);
+    bound_the_stop(status);
     app_free(app);
     exporter_config_unref(config);
     return status;
