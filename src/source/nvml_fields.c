@@ -109,9 +109,6 @@ static void give_number(enum nvml_convert convert, uint64_t number, struct nvml_
     case CONVERT_I64:
         give_i64(out, (int64_t)number);
         break;
-    case CONVERT_DOUBLE:
-        give_double(out, (double)number);
-        break;
     case CONVERT_MIB:
         give_i64(out, (int64_t)(number / (1024 * 1024)));
         break;
@@ -175,7 +172,15 @@ void nvml_convert(const struct nvml_recipe *recipe, const struct nvml_reading *r
     case CONVERT_GPM_COUNT:
         give_truncated(out, reading->real);
         break;
-    default: // of our own enum: the plain numbers
+    case CONVERT_I64:
+    case CONVERT_MIB:
+    case CONVERT_WATTS:
+    case CONVERT_WHOLE_WATTS:
+    case CONVERT_CELSIUS:
+    case CONVERT_HERTZ:
+    case CONVERT_JOULES:
+    case CONVERT_PERCENT_TO_RATIO:
+    case CONVERT_BER:
         give_number((enum nvml_convert)recipe->convert, reading->number[recipe->pick], out);
         break;
     }

@@ -70,7 +70,6 @@ enum nvml_getter {
 
 enum nvml_convert {
     CONVERT_I64,         // the number as it is
-    CONVERT_DOUBLE,      // the number as it is, as a double
     CONVERT_MIB,         // bytes to MiB, floor
     CONVERT_WATTS,       // mW to W
     CONVERT_WHOLE_WATTS, // mW to W, integer division as DCGM does for limits
