@@ -207,6 +207,9 @@ static void log_inert_flags(const struct exporter_options *o)
 {
     for (size_t i = 0; i < o->unavailable_count; i++)
         log_warn("flag is accepted but has no effect", LOG_STR("flag", o->unavailable[i]));
+    if (o->ignored_word)
+        log_warn("words that are no flags end the command line, what follows is ignored",
+                 LOG_STR("first", o->ignored_word));
     if (o->collect_interval_raised)
         log_warn("collect interval is too short, 100 ms is used");
 }

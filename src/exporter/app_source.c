@@ -132,6 +132,8 @@ int app_source_start(struct app *a, struct error *err)
         .source = "nvml",
         .library = a->options->flags.nvml_library,
         .kmsg_path = a->options->flags.kmsg_path,
+        .log_json = a->options->log_format == LOG_FORMAT_JSON,
+        .log_debug = a->options->log_level == LOG_LEVEL_DEBUG,
         .call_deadline_ns = a->options->flags.call_deadline_ns,
         .frame = on_frame,
         .down = on_down,

@@ -28,10 +28,10 @@ struct attribute_holder {
     struct sv vgpu;
 };
 
-// A whole id, not a replica, is given to one container at a time. Where two pods are listed with one,
-// the older listing is left over from a pod that ended (a kubelet before 1.34 may list such pods),
-// so the newer pod alone holds it. Of pods that were first seen together nobody knows which it is:
-// they all hold it.
+// A whole id, not a replica, is given to one container at a time. Where two pods are listed with
+// one, the older listing is left over from a pod that ended (a kubelet before 1.34 may list such
+// pods), so the newer pod alone holds it. Of pods that were first seen together nobody knows which
+// it is: they all hold it.
 
 // Holders per device, in row order: one for each id held, so a container with two replicas stands
 // there twice. Rows of the poller stand in the order in which their pods were first seen, so the

@@ -76,6 +76,10 @@ static int load_counters(struct load *l)
         return add_inline_counters(l);
     bool from_yaml = l->yaml.metrics_file.len && !l->flags->collectors_given;
     struct sv path = from_yaml ? l->yaml.metrics_file : sv_from(l->flags->collectors);
+    if (path.len == 0)
+        return error_set(l->err, -EINVAL,
+                         "--collectors (DCGM_EXPORTER_COLLECTORS): expected the path of a counters "
+                         "file, found ''");
     int r = take_path(l, path, c->counters_file, sizeof(c->counters_file));
     if (r == 0)
         r = file_read(c->counters_file, &l->counters_text, l->err);

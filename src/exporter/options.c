@@ -252,10 +252,12 @@ static int check(struct exporter_options *o, char **environ, struct error *err)
 int exporter_options_parse(int argc, char **argv, char **environ, struct exporter_options *out,
                            struct error *err)
 {
+    int first = argc;
     *out = (struct exporter_options){0};
-    int r = option_parse(&exporter_option_table, argc, argv, environ, &out->flags, NULL, err);
+    int r = option_parse(&exporter_option_table, argc, argv, environ, &out->flags, &first, err);
     if (r)
         return r;
+    out->ignored_word = first < argc ? argv[first] : NULL;
     r = check(out, environ, err);
     if (r < 0) {
         exporter_options_deinit(out);

@@ -72,6 +72,9 @@ struct exporter_options {
     size_t unavailable_count;
     bool remote_is_loopback;      // -r given and names this machine (or is empty)
     bool collect_interval_raised; // to COLLECT_INTERVAL_LEAST_MS; worth a warning
+    // The first word that is no flag, in argv: it and all behind it have no effect, as with
+    // dcgm-exporter (`-k true -d g` is -k alone). NULL: there is none. Worth a warning.
+    const char *ignored_word;
 };
 
 // 0; OPTION_OUTCOME_HELP; OPTION_OUTCOME_VERSION; -EINVAL with *err; -ENOMEM.

@@ -175,6 +175,8 @@ static int spawn(struct source_process *s, uint32_t probed, struct slot **out, s
         .source = s->config.source,
         .library = s->config.library,
         .kmsg = s->config.kmsg_path,
+        .log_format = s->config.log_json ? "json" : "",
+        .log_level = s->config.log_debug ? "debug" : "",
     };
     struct source_argv argv;
     source_skips_argv(&s->skips, &program, probed, &argv);

@@ -24,6 +24,7 @@ struct source_process_config {
     const char *source;        // "nvml"
     const char *library;       // --nvml-library, NULL or "": search
     const char *kmsg_path;     // "/dev/kmsg"; "": none
+    bool log_json, log_debug;  // how the helper logs to our stderr
     uint64_t call_deadline_ns; // 10 s
     // Frames as they come; borrowed during the call. HELLO is not passed on.
     void (*frame)(void *user, const struct frame *frame);

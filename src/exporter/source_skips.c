@@ -75,5 +75,7 @@ void source_skips_argv(const struct source_skips *s, const struct source_program
         argv_add_option(out, "--skip", out->numbers[i]);
     }
     argv_add_option(out, "--kmsg", program->kmsg);
+    argv_add_option(out, "--log-format", program->log_format);
+    argv_add_option(out, "--log-level", program->log_level);
     out->words[out->count] = NULL;
 }

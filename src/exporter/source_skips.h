@@ -29,15 +29,16 @@ void source_skips_put_off(struct source_skips *s, uint32_t index, uint64_t now_n
 uint32_t source_skips_due(const struct source_skips *s, uint64_t now_ns);
 
 struct source_argv {
-    char *words[2 + 2 + 2 * LIMIT_GPUS + 2 + 1]; // NULL-ended
+    char *words[2 + 2 + 2 * LIMIT_GPUS + 2 + 4 + 1]; // NULL-ended
     size_t count;
     char numbers[LIMIT_GPUS][NUM_U64_BYTES + 1];
 };
 struct source_program {
     const char *path;
-    const char *source;  // "nvml"
-    const char *library; // "": not given
-    const char *kmsg;    // "": not given
+    const char *source;                 // "nvml"
+    const char *library;                // "": not given
+    const char *kmsg;                   // "": not given
+    const char *log_format, *log_level; // "": not given
 };
 // The helper's command line. but: an index that is not skipped, UINT32_MAX none. Borrows the
 // strings.

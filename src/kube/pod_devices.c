@@ -298,8 +298,8 @@ static int sort_rows(struct follow *f)
     size_t place = 0;
     qsort(runs, run_count, sizeof(*runs), compare_runs);
     for (size_t i = 0; i < run_count; i++) {
-        uint32_t since = runs[i].rank == NO_RANK ? f->fresh->generation
-                                                 : f->previous->rows[runs[i].rank].since;
+        uint32_t since =
+            runs[i].rank == NO_RANK ? f->fresh->generation : f->previous->rows[runs[i].rank].since;
         for (size_t k = 0; k < runs[i].count; k++) {
             sorted[place] = runs[i].first[k];
             sorted[place++].since = since;

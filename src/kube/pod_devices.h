@@ -40,7 +40,7 @@ struct pod_devices_owned {
     struct pod_devices list;
     size_t capacity; // of rows
     struct arena strings;
-    uint64_t set_hash; // equal for equal sets of rows in any order
+    uint64_t set_hash;   // equal for equal sets of rows in any order
     uint32_t generation; // how many lists it follows: .since of the pods that are new in it
 };
 static inline struct pod_devices_owned *pod_devices_owned(struct pod_devices *d)

@@ -19,7 +19,7 @@
 
 #define USAGE                                                                                      \
     "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH] [--device-dir "    \
-    "PATH]\n"                                                                                      \
+    "PATH] [--log-format text|json] [--log-level info|debug]\n"                                    \
     "podgpu-exporter starts it; it is of no use by hand.\n"
 
 static int usage(const char *what, const char *word)
@@ -28,25 +28,45 @@ static int usage(const char *what, const char *word)
     return 2;
 }
 
+// One of two words; *out whether it is the second.
+static bool parse_either(const char *word, const char *first, const char *second, bool *out)
+{
+    *out = strcmp(word, second) == 0;
+    return *out || strcmp(word, first) == 0;
+}
+
+static int take(const char *name, const char *value, struct source_options *o)
+{
+    uint64_t index;
+    if (strcmp(name, "--log-format") == 0)
+        return parse_either(value, "text", "json", &o->log_json) ? 0
+                                                                 : usage("no log format:", value);
+    if (strcmp(name, "--log-level") == 0)
+        return parse_either(value, "info", "debug", &o->log_debug) ? 0
+                                                                   : usage("no log level:", value);
+    if (strcmp(name, "--library") == 0)
+        o->library = value;
+    else if (strcmp(name, "--kmsg") == 0)
+        o->kmsg_path = value;
+    else if (strcmp(name, "--device-dir") == 0)
+        o->device_dir = value;
+    else if (strcmp(name, "--skip") != 0)
+        return usage("unknown option", name);
+    else if (num_parse_u64(sv_from(value), 0, LIMIT_GPUS - 1, &index) < 0)
+        return usage("not the index of a GPU:", value);
+    else
+        o->skipped |= UINT64_C(1) << index;
+    return 0;
+}
+
 static int parse(int argc, char **argv, struct source_options *o)
 {
     for (int i = 2; i < argc; i += 2) {
-        const char *name = argv[i], *value = argv[i + 1];
-        uint64_t index;
-        if (!value)
-            return usage("no value for", name);
-        if (strcmp(name, "--library") == 0)
-            o->library = value;
-        else if (strcmp(name, "--kmsg") == 0)
-            o->kmsg_path = value;
-        else if (strcmp(name, "--device-dir") == 0)
-            o->device_dir = value;
-        else if (strcmp(name, "--skip") != 0)
-            return usage("unknown option", name);
-        else if (num_parse_u64(sv_from(value), 0, LIMIT_GPUS - 1, &index) < 0)
-            return usage("not the index of a GPU:", value);
-        else
-            o->skipped |= UINT64_C(1) << index;
+        if (!argv[i + 1])
+            return usage("no value for", argv[i]);
+        int status = take(argv[i], argv[i + 1], o);
+        if (status != 0)
+            return status;
     }
     return 0;
 }
@@ -104,6 +124,8 @@ int main(int argc, char **argv)
     int rc = parse(argc, argv, &options);
     if (rc != 0)
         return rc;
+    log_setup(options.log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
+              options.log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     follow_parent();
     struct stat st;
     if (fstat(FRAME_SOCKET_FD, &st) < 0 || !S_ISSOCK(st.st_mode))

@@ -12,6 +12,7 @@ struct source_options {
     const char *kmsg_path;  // NULL or "": none
     const char *device_dir; // where nvidia0, nvidia1, ... are
     uint64_t skipped;       // bit per NVML index that is left alone
+    bool log_json, log_debug;
     int socket_fd;
     struct frame_call_page *page;
 };

@@ -172,18 +172,25 @@ def run_to_end(arguments, env=None, seconds=20):
 
 
 @contextlib.contextmanager
+def exporter_at(node, *arguments, kubernetes=True, counters=None, env=None, ends=0):
+    """The exporter on a node that runs already; ends: the exit status expected at the end."""
+    base = ["-a", "127.0.0.1:0", "-f", counters or node.counters, "--nvml-library", node.nvml_library,
+            "--kmsg-path", node.kmsg_path, "--pod-resources-kubelet-socket", node.socket]
+    if kubernetes:
+        base.append("-k")
+    exporter = Exporter([*base, *arguments],
+                        {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **(env or {})})
+    try:
+        yield exporter
+    finally:
+        status, _ = exporter.stop()
+    assert status == ends, f"exporter ended with {status}:\n{exporter.log[-4000:]}"
+
+
+@contextlib.contextmanager
 def exporter_on(scenario, *arguments, kubernetes=True, counters=None, env=None, ends=0, **node_options):
-    """A simulated node and the exporter on it: yields (node, exporter). ends: the exit status expected at the end."""
+    """A simulated node and the exporter on it: yields (node, exporter)."""
     import run_node
     with run_node.SimNode(scenario, **node_options) as node:
-        base = ["-a", "127.0.0.1:0", "-f", counters or node.counters, "--nvml-library", node.nvml_library,
-                "--kmsg-path", node.kmsg_path, "--pod-resources-kubelet-socket", node.socket]
-        if kubernetes:
-            base.append("-k")
-        exporter = Exporter([*base, *arguments],
-                            {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **(env or {})})
-        try:
+        with exporter_at(node, *arguments, kubernetes=kubernetes, counters=counters, env=env, ends=ends) as exporter:
             yield node, exporter
-        finally:
-            status, _ = exporter.stop()
-        assert status == ends, f"exporter ended with {status}:\n{exporter.log[-4000:]}"

@@ -605,7 +605,8 @@ def test_it_is_small():
 
 
 @pytest.mark.parametrize("arguments", [[], ["dcgm"], ["nvml", "--skip", "x"], ["nvml", "--skip", "64"], ["nvml", "--what", "x"],
-                                       ["nvml", "--library"], ["nvml"]])
+                                       ["nvml", "--library"], ["nvml", "--log-format", "xml"],
+                                       ["nvml", "--log-level", "all"], ["nvml"]])
 def test_a_start_by_hand_ends_with_status_2_and_a_usage_line(arguments):
     done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=10 * SLOW, stdin=subprocess.DEVNULL,
                           check=False)

@@ -489,11 +489,10 @@ static void a_replica_sticks_within_its_container(void **state)
 static void a_completed_pod_listed_beside_its_successor_holds_nothing(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U), GPU(1, "GPU-" V)};
-    struct pod_device rows[] = {ROW("done", "c", "nvidia.com/gpu", "GPU-" U),
-                                ROW("done", "c", "nvidia.com/gpu", "GPU-" V),
-                                ROW("older", "c", "nvidia.com/gpu", "GPU-" U),
-                                ROW("next", "c", "nvidia.com/gpu", "GPU-" U),
-                                ROW("next", "d", "nvidia.com/gpu", "GPU-" U)};
+    struct pod_device rows[] = {
+        ROW("done", "c", "nvidia.com/gpu", "GPU-" U), ROW("done", "c", "nvidia.com/gpu", "GPU-" V),
+        ROW("older", "c", "nvidia.com/gpu", "GPU-" U), ROW("next", "c", "nvidia.com/gpu", "GPU-" U),
+        ROW("next", "d", "nvidia.com/gpu", "GPU-" U)};
     rows[0].since = rows[1].since = 2;
     rows[2].since = 1;
     rows[3].since = rows[4].since = 7;
@@ -525,7 +524,8 @@ static void pods_first_seen_together_with_one_id_all_hold_it(void **state)
 
 static void only_the_same_whole_id_supersedes(void **state)
 {
-    const struct attribute_device devices[] = {GPU(0, "GPU-" U), INSTANCE(0, 3, "MIG-" V, "GPU-" U)};
+    const struct attribute_device devices[] = {GPU(0, "GPU-" U),
+                                               INSTANCE(0, 3, "MIG-" V, "GPU-" U)};
     static const struct {
         const char *first_resource, *first, *second_resource, *second;
         int device;

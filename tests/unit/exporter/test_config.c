@@ -303,6 +303,11 @@ static void absent_files_are_named(void **state)
     assert_int_equal(exporter_config_load(&o, &c, &err), -ENOENT);
     assert_string_equal(err.text, "cannot read '/nonexistent.yaml': No such file or directory");
     exporter_options_deinit(&o);
+    options_of(&o, NULL, "-f=", NULL);
+    assert_int_equal(exporter_config_load(&o, &c, &err), -EINVAL);
+    assert_string_equal(err.text, "--collectors (DCGM_EXPORTER_COLLECTORS): expected the path of a "
+                                  "counters file, found ''");
+    exporter_options_deinit(&o);
 }
 
 static uint64_t hash_with(const char *yaml, const char *csv)

@@ -406,6 +406,31 @@ static void no_hostname_leaves_the_label_away(void **state)
     exporter_options_deinit(&o);
 }
 
+static void the_first_word_that_is_no_flag_is_told(void **state)
+{
+    static const struct {
+        const char *words[5];
+        const char *first;
+    } cases[] = {
+        {{"-k"}, NULL},
+        {{"-k", "true", "-d", "g"}, "true"},
+        {{"-k", "--", "-d"}, "-d"},
+        {{"-k", "--"}, NULL},
+        {{"-k", ""}, ""},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct exporter_options o;
+        struct error err;
+        assert_int_equal(parse_words(cases[i].words, WORDS("NODE_NAME=x"), &o, &err), 0);
+        assert_true(o.flags.kubernetes && o.gpus.flexible);
+        if (cases[i].first)
+            assert_string_equal(o.ignored_word, cases[i].first);
+        else
+            assert_null(o.ignored_word);
+        exporter_options_deinit(&o);
+    }
+}
+
 static void help_and_version_are_outcomes(void **state)
 {
     struct exporter_options o;
@@ -430,6 +455,7 @@ int main(void)
         cmocka_unit_test(loopback_remotes_are_told_from_others),
         cmocka_unit_test(the_hostname_follows_the_rules),
         cmocka_unit_test(no_hostname_leaves_the_label_away),
+        cmocka_unit_test(the_first_word_that_is_no_flag_is_told),
         cmocka_unit_test(help_and_version_are_outcomes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,7 +223,7 @@ static void check_mapping(const char *resource, bool by_name, unsigned instance,
     f->pods.rows = rows;
     for (f->pods.count = 0; f->pods.count < 2 && ids[f->pods.count]; f->pods.count++)
         rows[f->pods.count] = (struct pod_device){"default", pods[f->pods.count], "default",
-                                                  resource, ids[f->pods.count], 0};
+                                                  resource,  ids[f->pods.count],  0};
     const struct sv names[] = {SV("nvidia.com/a100")};
     const struct attribute_options o = {by_name, names, 1};
     struct attribute_device devices[2];

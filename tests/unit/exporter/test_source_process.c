@@ -224,11 +224,13 @@ static const struct source_process_timing quick = {
     .patience_ns = 100 * NS_PER_MS,
 };
 
-static void start(struct fixture *f, const char *script, uint64_t deadline_ns,
-                  const struct source_process_timing *timing)
+static void start_logging(struct fixture *f, const char *script, uint64_t deadline_ns,
+                          const struct source_process_timing *timing, bool json_debug)
 {
     write_file(f, "script", script);
     const struct source_process_config config = {
+        .log_json = json_debug,
+        .log_debug = json_debug,
         .path = fake_source,
         .source = "nvml",
         .library = f->dir,
@@ -242,6 +244,12 @@ static void start(struct fixture *f, const char *script, uint64_t deadline_ns,
     struct error err = ERROR_INIT;
     assert_int_equal(source_process_new(f->loop, &config, &f->process, &err), 0);
     source_process_get_stats(f->process, &f->stats);
+}
+
+static void start(struct fixture *f, const char *script, uint64_t deadline_ns,
+                  const struct source_process_timing *timing)
+{
+    start_logging(f, script, deadline_ns, timing, false);
 }
 
 static void watch(struct fixture *f, uint32_t id, uint64_t period_ns)
@@ -308,6 +316,16 @@ static int teardown(void **state)
 }
 
 #define OPENING "hello\nstate 0\nentities 2\nawait-watch\n"
+
+static void the_helper_logs_as_we_do(void **state)
+{
+    struct fixture *f = *state;
+    start_logging(f, OPENING "pause\n", 10 * NS_PER_S, &quick, true);
+    run_until(f, has_starts, 1);
+    assert_string_equal(
+        read_file(f, "starts"),
+        "nvml --library DIR --kmsg /dev/kmsg --log-format json --log-level debug\n");
+}
 
 // --- Frames ---
 
@@ -817,6 +835,7 @@ int main(int argc, char **argv)
     fake_source = argv[1];
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(the_helper_logs_as_we_do),
         T(frames_come_in_order_without_hello),
         T(the_largest_list_comes_through),
         T(the_helper_gets_its_five_descriptors_only),
