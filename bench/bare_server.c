@@ -10,8 +10,11 @@ static struct MHD_Response *response;
 static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *data_bytes, void **state)
 {
-    (void)user, (void)url, (void)method, (void)version, (void)data, (void)data_bytes, (void)state;
-    return MHD_queue_response(connection, 200, response);
+    (void)user, (void)url, (void)method, (void)version, (void)data, (void)data_bytes;
+    if (*state)
+        return MHD_queue_response(connection, 200, response);
+    *state = response; // an answer to the first call, before the request's body, would end the connection
+    return MHD_YES;
 }
 
 int main(int argc, char **argv)
