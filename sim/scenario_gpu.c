@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "base/num.h"
+
 enum gpu_key_type {
     GPU_TEXT,
     GPU_NUMBER,
@@ -95,7 +97,7 @@ static int parse_hex(struct sv text, uint32_t *out)
     if (text.len == 0 || text.len > 8)
         return -EINVAL;
     for (size_t i = 0; i < text.len; i++) {
-        int digit = compile_hex_digit(text.ptr[i]);
+        int digit = num_hex_digit(text.ptr[i]);
         if (digit < 0)
             return -EINVAL;
         value = value << 4 | (uint32_t)digit;

@@ -24,7 +24,6 @@ struct compile_span {
 int compile_at(struct compile *c, const struct yaml_node *y, int rc);
 int compile_refuse(struct compile *c, const struct yaml_node *y, const char *what); // -EINVAL
 int must_use compile_expect(struct compile *c, const struct yaml_node *y, enum yaml_kind kind);
-int compile_hex_digit(char c); // -1
 int must_use compile_text(struct compile *c, const struct yaml_node *y, uint32_t *out);
 int must_use compile_u32(struct compile *c, const struct yaml_node *y, uint32_t *out);
 // fallback when y is NULL

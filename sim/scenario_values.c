@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/num.h"
+
 // Gives an error from a value's parser the position of the value.
 int compile_at(struct compile *c, const struct yaml_node *y, int rc)
 {
@@ -28,14 +30,6 @@ int compile_expect(struct compile *c, const struct yaml_node *y, enum yaml_kind 
 
 // --- Texts: bytes, so that a driver's broken text can be written down ---
 
-int compile_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // Takes one byte of a text: `\xHH` is that byte, and so is what YAML's own "\xHH" gives, a
 // character from U+0080 to U+00FF.
 static char take_byte(const struct sv *s, size_t *at)
@@ -43,10 +37,10 @@ static char take_byte(const struct sv *s, size_t *at)
     const char *p = s->ptr + *at;
     size_t left = s->len - *at;
     *at += 1;
-    if (left >= 4 && p[0] == '\\' && p[1] == 'x' && compile_hex_digit(p[2]) >= 0 &&
-        compile_hex_digit(p[3]) >= 0) {
+    if (left >= 4 && p[0] == '\\' && p[1] == 'x' && num_hex_digit(p[2]) >= 0 &&
+        num_hex_digit(p[3]) >= 0) {
         *at += 3;
-        return (char)(compile_hex_digit(p[2]) << 4 | compile_hex_digit(p[3]));
+        return (char)(num_hex_digit(p[2]) << 4 | num_hex_digit(p[3]));
     }
     unsigned char lead = (unsigned char)p[0];
     if (left >= 2 && (lead == 0xc2 || lead == 0xc3)) {

@@ -9,17 +9,20 @@
 
 #include "base/clock.h"
 
-#define NO_DIGIT 255u
-
-static unsigned digit_value(char c)
+int num_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
-        return (unsigned)(c - '0');
+        return c - '0';
     if (c >= 'a' && c <= 'f')
-        return (unsigned)(c - 'a') + 10;
+        return c - 'a' + 10;
     if (c >= 'A' && c <= 'F')
-        return (unsigned)(c - 'A') + 10;
-    return NO_DIGIT;
+        return c - 'A' + 10;
+    return -1;
+}
+
+static bool is_decimal(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 // Digits of one base, nothing else. 0, -EINVAL, -ERANGE (does not fit; the rest is still checked).
@@ -30,8 +33,8 @@ static int parse_digits(struct sv s, unsigned base, uint64_t *out)
     if (!s.len)
         return -EINVAL;
     for (size_t i = 0; i < s.len; i++) {
-        unsigned digit = digit_value(s.ptr[i]);
-        if (digit >= base)
+        int digit = num_hex_digit(s.ptr[i]);
+        if (digit < 0 || (unsigned)digit >= base)
             return -EINVAL;
         overflow |= __builtin_mul_overflow(value, (uint64_t)base, &value);
         overflow |= __builtin_add_overflow(value, (uint64_t)digit, &value);
@@ -167,9 +170,9 @@ static size_t scan_mantissa(struct sv s, size_t at, struct decimal *d)
             point = true;
             continue;
         }
-        unsigned digit = digit_value(s.ptr[at]);
-        if (digit > 9)
+        if (!is_decimal(s.ptr[at]))
             break;
+        unsigned digit = (unsigned)(s.ptr[at] - '0');
         seen++;
         d->exponent -= point;
         if (!d->digits && !digit)
@@ -195,11 +198,10 @@ static int scan_exponent(struct sv s, size_t at, struct decimal *d)
         return -EINVAL;
     int exponent = 0;
     for (; at < s.len; at++) {
-        unsigned digit = digit_value(s.ptr[at]);
-        if (digit > 9)
+        if (!is_decimal(s.ptr[at]))
             return -EINVAL;
         if (++d->exponent_digits <= 4)
-            exponent = exponent * 10 + (int)digit;
+            exponent = exponent * 10 + (s.ptr[at] - '0');
     }
     d->exponent += negative ? -exponent : exponent;
     return 0;
@@ -251,7 +253,7 @@ static uint64_t take_unit(struct sv *s)
         {"ms", NS_PER_MS}, {"s", NS_PER_S},   {"m", 60 * NS_PER_S},     {"h", 3600 * NS_PER_S},
     };
     size_t len = 0;
-    while (len < s->len && s->ptr[len] != '.' && digit_value(s->ptr[len]) > 9)
+    while (len < s->len && s->ptr[len] != '.' && !is_decimal(s->ptr[len]))
         len++;
     struct sv name = sv_sub(*s, 0, len);
     for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
@@ -267,14 +269,14 @@ static uint64_t take_unit(struct sv *s)
 static int take_duration(struct sv *s, uint64_t *total)
 {
     size_t len = 0;
-    while (len < s->len && digit_value(s->ptr[len]) <= 9)
+    while (len < s->len && is_decimal(s->ptr[len]))
         len++;
     struct sv whole = sv_sub(*s, 0, len);
     struct sv fraction = {0};
     *s = sv_sub(*s, len, s->len);
     if (s->len && s->ptr[0] == '.') {
         size_t end = 1;
-        while (end < s->len && digit_value(s->ptr[end]) <= 9)
+        while (end < s->len && is_decimal(s->ptr[end]))
             end++;
         fraction = sv_sub(*s, 1, end - 1);
         *s = sv_sub(*s, end, s->len);
@@ -291,7 +293,7 @@ static int take_duration(struct sv *s, uint64_t *total)
         return -ERANGE;
     uint64_t scale = unit;
     for (size_t i = 0; i < fraction.len && (scale /= 10); i++) {
-        if (__builtin_add_overflow(*total, scale * digit_value(fraction.ptr[i]), total))
+        if (__builtin_add_overflow(*total, scale * (unsigned)(fraction.ptr[i] - '0'), total))
             return -ERANGE;
     }
     return 0;

@@ -8,6 +8,8 @@
 #include "base/macros.h"
 #include "base/sv.h"
 
+// The value of a hexadecimal digit of either case, or -1.
+int num_hex_digit(char c);
 // All of s must be the number. 0, -EINVAL (not a number), -ERANGE (outside [min, max]).
 int must_use num_parse_u64(struct sv s, uint64_t min, uint64_t max, uint64_t *out);
 int must_use num_parse_i64(struct sv s, int64_t min, int64_t max, int64_t *out);

@@ -20,11 +20,6 @@ static size_t uuid_prefix_len(struct sv id)
     return 0;
 }
 
-static bool is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 // 8-4-4-4-12 hex digits.
 static bool is_uuid_text(struct sv s)
 {
@@ -32,7 +27,7 @@ static bool is_uuid_text(struct sv s)
         return false;
     for (size_t i = 0; i < s.len; i++) {
         bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
-        if (hyphen ? s.ptr[i] != '-' : !is_hex(s.ptr[i]))
+        if (hyphen ? s.ptr[i] != '-' : num_hex_digit(s.ptr[i]) < 0)
             return false;
     }
     return true;

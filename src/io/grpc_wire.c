@@ -59,17 +59,6 @@ bool grpc_body_is_whole(const struct grpc_body *b)
 
 // --- Text ---
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 // Undoes %XX; a % that starts none stands for itself. Returns the length, at most out_bytes.
 static size_t percent_decode(struct sv raw, char *out, size_t out_bytes)
 {
@@ -77,8 +66,8 @@ static size_t percent_decode(struct sv raw, char *out, size_t out_bytes)
     for (size_t i = 0; i < raw.len && len < out_bytes; i++) {
         int high = -1, low = -1;
         if (raw.ptr[i] == '%' && raw.len - i > 2) {
-            high = hex_digit(raw.ptr[i + 1]);
-            low = hex_digit(raw.ptr[i + 2]);
+            high = num_hex_digit(raw.ptr[i + 1]);
+            low = num_hex_digit(raw.ptr[i + 2]);
         }
         if (high < 0 || low < 0) {
             out[len++] = raw.ptr[i];
@@ -90,21 +79,13 @@ static size_t percent_decode(struct sv raw, char *out, size_t out_bytes)
     return len;
 }
 
-// How many bytes of s are its first character; 0 when they are not UTF-8.
-static size_t character_len(struct sv s)
-{
-    unsigned char first = (unsigned char)*s.ptr;
-    size_t len = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    return len <= s.len && sv_is_utf8(sv_sub(s, 0, len)) ? len : 0;
-}
-
 void grpc_message_decode(struct sv raw, char *out, size_t out_bytes)
 {
     char decoded[512];
     size_t len = 0;
     struct sv rest = {decoded, percent_decode(raw, decoded, sizeof(decoded))};
     while (rest.len > 0) {
-        size_t character = character_len(rest);
+        size_t character = sv_utf8_length(rest);
         size_t step = character ? character : 1;
         if (step >= out_bytes - len)
             break;

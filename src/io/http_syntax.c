@@ -86,23 +86,12 @@ bool http_name_is_token(struct sv name)
     return name.len > 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 size_t http_unescape(char *s)
 {
     size_t to = 0;
     for (size_t from = 0; s[from]; to++) {
-        int high = s[from] == '%' ? hex_digit(s[from + 1]) : -1;
-        int low = high >= 0 ? hex_digit(s[from + 2]) : -1;
+        int high = s[from] == '%' ? num_hex_digit(s[from + 1]) : -1;
+        int low = high >= 0 ? num_hex_digit(s[from + 2]) : -1;
         int byte = low >= 0 ? high * 16 + low : 0;
         s[to] = byte ? (char)byte : s[from];
         from += byte ? 3 : 1;

@@ -13,17 +13,10 @@ static bool take_hex(struct sv *s, size_t most, uint32_t *out)
     uint32_t value = 0;
     size_t n = 0;
     for (; n < s->len && n < most; n++) {
-        char c = s->ptr[n];
-        uint32_t digit;
-        if (c >= '0' && c <= '9')
-            digit = (uint32_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            digit = (uint32_t)(c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F')
-            digit = (uint32_t)(c - 'A' + 10);
-        else
+        int digit = num_hex_digit(s->ptr[n]);
+        if (digit < 0)
             break;
-        value = value << 4 | digit;
+        value = value << 4 | (uint32_t)digit;
     }
     *s = sv_sub(*s, n, s->len);
     *out = value;
@@ -60,7 +53,7 @@ static bool take_address(struct sv *s, uint64_t *out_key)
         return false;
     if (take(s, SV(".")) && !take_hex(s, 1, &function))
         return false;
-    *out_key = kmsg_bus_key(domain, bus, device);
+    *out_key = (uint64_t)domain << 16 | bus << 8 | device;
     return true;
 }
 

@@ -12,18 +12,14 @@
 #include "base/sv.h"
 
 struct kmsg_xid {
-    uint64_t bus_key; // kmsg_bus_key()
+    uint64_t bus_key; // of the GPU's PCI address
     uint32_t xid;
     uint32_t gpu_instance_id; // UINT32_MAX: the line names none
     char text[160];           // the line from "Xid" on, printable, cut at a character boundary
 };
 
-// One number for a PCI address; the function is always 0.
-static inline uint64_t kmsg_bus_key(uint32_t domain, uint32_t bus, uint32_t device)
-{
-    return (uint64_t)domain << 16 | (bus & 0xff) << 8 | (device & 0xff);
-}
-// Of NVML's "0000000A:1B:00.0"; false when it is not such a text.
+// One number for a PCI address, "0000000A:1B:00.0" as NVML writes it (its function is always 0);
+// false when it is not such a text.
 bool kmsg_bus_key_parse(struct sv bus_id, uint64_t *out_key);
 
 // One record of /dev/kmsg ("6,1234,5678,-;text\n KEY=value") or one line. True when it is the

@@ -11,7 +11,7 @@
 #define XID_PAIRS_MAX 64                       // of each kind, waiting
 
 struct xid_sighting {
-    uint64_t bus_key; // kmsg_bus_key()
+    uint64_t bus_key; // as kmsg_bus_key_parse makes it
     uint32_t xid;
     uint32_t gpu_instance_id; // UINT32_MAX: not attributable
     uint32_t origin;          // enum frame_event_origin

@@ -290,9 +290,23 @@ static void any_double_prints_within_its_room_and_reads_back(void **state)
     }
 }
 
+static void a_hexadecimal_digit_has_a_value_in_either_case(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdef", capitals[] = "0123456789ABCDEF";
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(num_hex_digit(digits[i]), i);
+        assert_int_equal(num_hex_digit(capitals[i]), i);
+    }
+    static const char others[] = "/:@G`g \xff";
+    for (size_t i = 0; i < sizeof(others); i++) // the NUL too
+        assert_int_equal(num_hex_digit(others[i]), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hexadecimal_digit_has_a_value_in_either_case),
         cmocka_unit_test(unsigned_text_is_read_whole_and_in_range),
         cmocka_unit_test(signed_text_is_read_whole_and_in_range),
         cmocka_unit_test(go_integers_take_prefixes_and_underscores),
