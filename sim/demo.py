@@ -1,16 +1,20 @@
-"""Runs the real exporter on a simulated node and prints where to look; script/demo starts it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the real exporter on a simulated GPU node and prints where to look; script/demo starts it."""
 import argparse
-import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
 
 import run_node
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+READY_SECONDS = 10
+END_SECONDS = 10
 
 
 def parse_arguments(argv):
@@ -18,62 +22,154 @@ def parse_arguments(argv):
     if "--" in argv:
         cut = argv.index("--")
         ours, exporter = argv[:cut], argv[cut + 1:]
-    parser = argparse.ArgumentParser(prog="script/demo", description=__doc__,
+    names = sorted(p.stem for p in (run_node.HERE / "scenarios").glob("*.yaml") if p.stem != "models")
+    parser = argparse.ArgumentParser(prog="script/demo", description=__doc__.split(";")[0] + ".",
                                      epilog="Arguments behind -- go to podgpu-exporter.")
-    parser.add_argument("--scenario", default="demo", help="a name of sim/scenarios (default: demo)")
-    parser.add_argument("--port", type=int, default=9400, help="port of /metrics (default: 9400)")
+    parser.add_argument("--scenario", default="demo",
+                        help=f"the node: a scenario file, or one of {', '.join(names)} (default: demo)")
+    parser.add_argument("--port", type=int, default=9400,
+                        help="port of /metrics on 127.0.0.1; 0: any free one (default: 9400)")
     parser.add_argument("--seconds", type=float, help="end by itself after this time")
-    return parser.parse_args(ours), exporter
+    arguments = parser.parse_args(ours)
+    if not run_node.scenario_path(arguments.scenario).is_file():
+        parser.error(f"no scenario '{arguments.scenario}'; there are: {', '.join(names)}")
+    return arguments, exporter
 
 
-def wait_for_page(url, exporter, deadline):
-    """The first page with devices on it, or the last page there was."""
-    page = ""
-    while time.monotonic() < deadline and exporter.poll() is None:
+class Exporter:
+    """podgpu-exporter on a node. Its log goes on to our stderr, and tells the port."""
+
+    def __init__(self, node, port, extra):
+        command = [str(run_node.BUILD / "podgpu-exporter"), "-k", "-a", f"127.0.0.1:{port}", "-f", str(node.counters),
+                   "--pod-resources-kubelet-socket", str(node.socket), "--nvml-library", str(node.nvml_library),
+                   "--kmsg-path", str(node.kmsg_path), *extra]
+        self.port = port
+        self.process = subprocess.Popen(command, env=dict(node.env, NODE_NAME=node.node_name),
+                                        stderr=subprocess.PIPE, text=True, errors="replace")
+        self.reader = threading.Thread(target=self._relay, daemon=True)
+        self.reader.start()
+
+    def _relay(self):
+        for line in self.process.stderr:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            found = re.search(r'"?msg"?[=:]"?listening"?.*?"?port"?[=:](\d+)', line)
+            if found:
+                self.port = int(found[1])
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path):
+        """(status, text), or None while it doesn't answer."""
         try:
-            page = urllib.request.urlopen(url, timeout=2).read().decode()
-            if "podgpu_gpu_up" in page or "DCGM_FI" in page:
-                return page
+            with urllib.request.urlopen(self.url + path, timeout=2) as answer:
+                return answer.status, answer.read().decode(errors="replace")
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")
         except OSError:
-            pass
-        time.sleep(0.05)
-    return page
+            return None
+
+    def wait_ready(self):
+        """Its page once it is ready, or what there is when the time is over; None when it doesn't answer."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if self.port and (self.get("/readyz") or (0,))[0] == 200:
+                break
+            time.sleep(0.05)
+        answer = self.get("/metrics") if self.port else None
+        return answer[1] if answer and answer[0] == 200 else None
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def wait_end(self):
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join(END_SECONDS)
+        return self.process.returncode
 
 
-def excerpt(page):
-    wanted = ("DCGM_FI_DEV_GPU_UTIL{", "DCGM_FI_DEV_POWER_USAGE{", "podgpu_gpu_up{")
-    return [line for line in page.splitlines() if line.startswith(wanted)][:12]
+def samples(page, family):
+    """[(labels, value)] of one family."""
+    return [(dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', line)), float(line.rsplit(" ", 1)[1]))
+            for line in page.splitlines() if line.startswith(family + "{")]
+
+
+def overview(page):
+    """A line for each GPU, or GPU instance, and its owner."""
+    def key(labels):
+        return labels["UUID"], labels.get("GPU_I_ID"), labels.get("pod"), labels.get("vgpu")
+    power = {key(labels): value for labels, value in samples(page, "DCGM_FI_DEV_POWER_USAGE")}
+    busy = {key(labels): value for labels, value in samples(page, "DCGM_FI_DEV_GPU_UTIL")}
+    lines = []
+    for labels, memory in samples(page, "DCGM_FI_DEV_FB_USED"):
+        name = f"GPU {labels.get('gpu')}"
+        if "GPU_I_ID" in labels:
+            name += f" instance {labels['GPU_I_ID']} ({labels.get('GPU_I_PROFILE', '')})"
+        owner = "/".join(labels.get(k, "") for k in ("namespace", "pod", "container")) if labels.get("pod") \
+            else "(no single owner)"
+        numbers = [f"{memory:.0f} MiB"]
+        if key(labels) in power:
+            numbers.append(f"{power[key(labels)]:.0f} W")
+        if key(labels) in busy:
+            numbers.append(f"{busy[key(labels)]:.0f} % busy")
+        lines.append(f"    {name:8}  {labels.get('modelName', ''):24}  {owner:50}  {', '.join(numbers)}")
+    return lines
+
+
+def tell(arguments, exporter, page):
+    print(f"\npodgpu-exporter runs on the simulated node '{arguments.scenario}':")
+    print(f"  metrics    {exporter.url}/metrics")
+    print(f"  readiness  {exporter.url}/readyz")
+    if page is None:
+        print("  It serves no page that this demo could read.")
+    else:
+        print("  What its page says now:")
+        print("\n".join(overview(page)[:12] or ["    no device"]))
+    print("  Ctrl-C ends it." if arguments.seconds is None else f"  It ends by itself in {arguments.seconds:g} s.",
+          flush=True)
+
+
+def run(arguments, extra):
+    ending = threading.Event()
+    for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signo, lambda *_: ending.set())
+    with run_node.SimNode(arguments.scenario) as node:
+        exporter = Exporter(node, arguments.port, extra)
+        try:
+            page = exporter.wait_ready()
+            if exporter.process.poll() is None:
+                tell(arguments, exporter, page)
+            until = time.monotonic() + (arguments.seconds if arguments.seconds is not None else float("inf"))
+            while not ending.wait(0.1) and exporter.process.poll() is None and time.monotonic() < until:
+                pass
+        finally:
+            exporter.end()
+            status = exporter.wait_end()
+        served = page is not None and bool(samples(page, "DCGM_FI_DEV_FB_USED") or samples(page, "podgpu_gpu_up"))
+    if status != 0:
+        print(f"demo: podgpu-exporter ended with status {status}")
+        return 1
+    if not served and not extra:
+        print("demo: podgpu-exporter showed no device")
+        return 1
+    print("demo: ended; podgpu-exporter had status 0")
+    return 0
 
 
 def main():
     arguments, extra = parse_arguments(sys.argv[1:])
-    build = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
-    with run_node.SimNode(arguments.scenario) as node:
-        command = [str(build / "podgpu-exporter"), "-k", "-a", f"127.0.0.1:{arguments.port}",
-                   "-f", str(node.counters), "--pod-resources-kubelet-socket", str(node.socket),
-                   "--nvml-library", str(node.nvml_library), "--kmsg-path", str(node.kmsg_path), *extra]
-        env = dict(os.environ, **node.env, NODE_NAME=node.node_name)
-        exporter = subprocess.Popen(command, env=env)
-        stop = lambda *_: exporter.send_signal(signal.SIGTERM)
-        signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGTERM, stop)
-        url = f"http://127.0.0.1:{arguments.port}"
-        page = wait_for_page(url + "/metrics", exporter, time.monotonic() + 10)
-        if exporter.poll() is None:
-            print(f"\npodgpu-exporter runs on the simulated node '{arguments.scenario}':")
-            print(f"  metrics   {url}/metrics")
-            print(f"  readiness {url}/readyz")
-            print("  a few lines of what it says now:")
-            for line in excerpt(page):
-                print("   ", line)
-            print("  Ctrl-C ends it." if arguments.seconds is None else f"  It ends by itself in {arguments.seconds:g} s.",
-                  flush=True)
-        try:
-            exporter.wait(arguments.seconds)
-        except subprocess.TimeoutExpired:
-            exporter.send_signal(signal.SIGTERM)
-            exporter.wait(10)
-        return exporter.returncode
+    try:
+        return run(arguments, extra)
+    except RuntimeError as error:
+        print(f"script/demo: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

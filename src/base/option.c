@@ -241,22 +241,22 @@ static int read_command_line(struct parser *p, int argc, char **argv, int *out_f
     return 0;
 }
 
-static const char *variable_find(char **environ, const char *name)
+static const char *variable_find(char **environment, const char *name)
 {
     size_t len = strlen(name);
-    for (; environ && *environ; environ++) {
-        if (strncmp(*environ, name, len) == 0 && (*environ)[len] == '=')
-            return *environ + len + 1;
+    for (; environment && *environment; environment++) {
+        if (strncmp(*environment, name, len) == 0 && (*environment)[len] == '=')
+            return *environment + len + 1;
     }
     return NULL;
 }
 
-static int read_environment(struct parser *p, char **environ)
+static int read_environment(struct parser *p, char **environment)
 {
     for (size_t i = 0; i < p->table->count; i++) {
         const struct option_row *row = &p->table->rows[i];
         const char *text =
-            row->env && p->given[i] == GIVEN_NOT ? variable_find(environ, row->env) : NULL;
+            row->env && p->given[i] == GIVEN_NOT ? variable_find(environment, row->env) : NULL;
         bool numeric = row->type == OPTION_INT || row->type == OPTION_DURATION;
         if (!text || (numeric && !*text))
             continue;
@@ -285,7 +285,7 @@ static int read_defaults(struct parser *p)
     return 0;
 }
 
-int option_parse(const struct option_table *table, int argc, char **argv, char **environ,
+int option_parse(const struct option_table *table, int argc, char **argv, char **environment,
                  void *values, int *out_first_positional, struct error *err)
 {
     struct parser p = {.table = table, .values = values, .err = err};
@@ -293,7 +293,7 @@ int option_parse(const struct option_table *table, int argc, char **argv, char *
     assert(table->count <= OPTION_MAX_ROWS);
     int r = read_command_line(&p, argc, argv, &first);
     if (r == 0)
-        r = read_environment(&p, environ);
+        r = read_environment(&p, environment);
     if (r == 0)
         r = read_defaults(&p);
     if (r == -ENOMEM)

@@ -52,14 +52,15 @@ struct option_table {
 #define OPTION_OUTCOME_VERSION 2
 
 // Fills values (zeroed by the caller). Strings and lists are owned by it: option_deinit.
-// environ may be NULL. *out_first_positional (may be NULL) gets the index in argv of the first
+// environment may be NULL. *out_first_positional (may be NULL) gets the index in argv of the first
 // positional, argc when there is none; a first positional "help" or "h" asks for help, as -h does.
 // An empty variable empties a string or list, is false for a boolean and leaves a number or
 // duration alone. 0; OPTION_OUTCOME_HELP; OPTION_OUTCOME_VERSION; -EINVAL with *err (names the flag
 // or variable, the text found, what was expected, and the nearest known flag); -ENOMEM. values is
 // empty again unless 0.
-int must_use option_parse(const struct option_table *table, int argc, char **argv, char **environ,
-                          void *values, int *out_first_positional, struct error *err);
+int must_use option_parse(const struct option_table *table, int argc, char **argv,
+                          char **environment, void *values, int *out_first_positional,
+                          struct error *err);
 void option_deinit(const struct option_table *table, void *values);
 // Whether the row's value is the default one.
 bool option_is_default(const struct option_row *row, const void *values);

@@ -168,23 +168,23 @@ int exporter_hostname(bool kubernetes, const char *node_name, const char *own_ho
     return 0;
 }
 
-static const char *node_name_find(char **environ)
+static const char *node_name_find(char **environment)
 {
-    for (; environ && *environ; environ++) {
-        if (strncmp(*environ, "NODE_NAME=", 10) == 0)
-            return *environ + 10;
+    for (; environment && *environment; environment++) {
+        if (strncmp(*environment, "NODE_NAME=", 10) == 0)
+            return *environment + 10;
     }
     return NULL;
 }
 
-static int read_hostname(struct exporter_options *o, char **environ, struct error *err)
+static int read_hostname(struct exporter_options *o, char **environment, struct error *err)
 {
     char own[256] = "";
     const struct exporter_flags *f = &o->flags;
     if (f->no_hostname)
         return 0;
     bool known = gethostname(own, sizeof(own) - 1) == 0;
-    return exporter_hostname(f->kubernetes, node_name_find(environ), known ? own : NULL,
+    return exporter_hostname(f->kubernetes, node_name_find(environment), known ? own : NULL,
                              f->remote_hostengine_given, f->remote_hostengine, o->hostname,
                              sizeof(o->hostname), err);
 }
@@ -233,7 +233,7 @@ static void list_unavailable(struct exporter_options *o)
     }
 }
 
-static int check(struct exporter_options *o, char **environ, struct error *err)
+static int check(struct exporter_options *o, char **environment, struct error *err)
 {
     int r = read_choices(o, err);
     if (r == 0)
@@ -245,20 +245,20 @@ static int check(struct exporter_options *o, char **environ, struct error *err)
     if (r == 0)
         r = check_numbers(o, err);
     if (r == 0)
-        r = read_hostname(o, environ, err);
+        r = read_hostname(o, environment, err);
     return r;
 }
 
-int exporter_options_parse(int argc, char **argv, char **environ, struct exporter_options *out,
+int exporter_options_parse(int argc, char **argv, char **environment, struct exporter_options *out,
                            struct error *err)
 {
     int first = argc;
     *out = (struct exporter_options){0};
-    int r = option_parse(&exporter_option_table, argc, argv, environ, &out->flags, &first, err);
+    int r = option_parse(&exporter_option_table, argc, argv, environment, &out->flags, &first, err);
     if (r)
         return r;
     out->ignored_word = first < argc ? argv[first] : NULL;
-    r = check(out, environ, err);
+    r = check(out, environment, err);
     if (r < 0) {
         exporter_options_deinit(out);
         return r;

@@ -78,7 +78,7 @@ struct exporter_options {
 };
 
 // 0; OPTION_OUTCOME_HELP; OPTION_OUTCOME_VERSION; -EINVAL with *err; -ENOMEM.
-int must_use exporter_options_parse(int argc, char **argv, char **environ,
+int must_use exporter_options_parse(int argc, char **argv, char **environment,
                                     struct exporter_options *out, struct error *err);
 void exporter_options_deinit(struct exporter_options *o);
 

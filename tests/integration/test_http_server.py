@@ -168,6 +168,7 @@ def test_a_page_has_its_headers(probe):
     assert len(r.body) == int(r.headers["content-length"]) > 73 * 1024
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("path", ["/metrics", "/big", "/bytes/1048576", "/bytes/1100000"])
 def test_gzip_is_the_same_page_compressed(probe, path):
     plain = probe.get(path)
@@ -191,6 +192,7 @@ def test_a_small_body_is_not_compressed(probe):
     assert "content-encoding" not in r.headers and "vary" not in r.headers
 
 
+@pytest.mark.threads
 def test_many_ask_for_the_first_gzip_at_once(probe):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         bodies = {r.body for r in pool.map(lambda _: probe.get("/big", headers=[("Accept-Encoding", "gzip")]), range(32))}
@@ -861,6 +863,7 @@ def test_a_configmap_swap_is_noticed(start, tmp_path, pki):
     wait_until(lambda: serial(probe, pki) != first, what="the new certificate")
 
 
+@pytest.mark.threads
 def test_tls_and_passwords_come_and_go_with_the_file(start, tmp_path, pki):
     path = tmp_path / "web.yml"
     path.write_text("")
@@ -901,6 +904,7 @@ def guarded(start, tmp_path):
     return start("--web-config", str(path))
 
 
+@pytest.mark.threads
 def test_passwords_are_asked_for_on_every_path(guarded):
     for path in ("/metrics", "/health", "/", "/nothing"):
         r = guarded.get(path)
@@ -910,6 +914,7 @@ def test_passwords_are_asked_for_on_every_path(guarded):
         assert r.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("user,password,code", [
     ("alice", "sesame", 200), ("bob", "b:o:b", 200), ("alice", "Sesame", 401), ("alice", "", 401), ("bob", "sesame", 401),
     ("carol", "sesame", 401), ("", "", 401), ("alice", "sesame\0x", 401), ("alice", "s" * 2000, 401)])
@@ -926,6 +931,7 @@ def test_malformed_credentials_are_refused(guarded):
         assert read_reply(s).code == 400
 
 
+@pytest.mark.threads
 def test_a_checked_password_is_remembered(start, tmp_path):
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users:\n  alice: {bcrypt('sesame', 10)}\n")
@@ -947,6 +953,7 @@ def test_a_checked_password_is_remembered(start, tmp_path):
         assert time.monotonic() - began < 100 * first
 
 
+@pytest.mark.threads
 def test_equal_credentials_share_one_check(start, tmp_path):
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users:\n  alice: {bcrypt('sesame', 10)}\n")
@@ -956,6 +963,7 @@ def test_equal_credentials_share_one_check(start, tmp_path):
     assert codes == [200] * 40
 
 
+@pytest.mark.threads
 def test_a_flood_of_wrong_passwords_does_not_lock_out_who_is_known(start, tmp_path):
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users:\n  alice: {bcrypt('sesame', 10)}\n")
@@ -972,6 +980,7 @@ def test_a_flood_of_wrong_passwords_does_not_lock_out_who_is_known(start, tmp_pa
     assert codes.count(503) > 100
 
 
+@pytest.mark.threads
 def test_stopping_beside_waiting_checks_is_quick_and_clean(tmp_path):
     path = tmp_path / "web.yml"
     path.write_text(f"basic_auth_users:\n  alice: {bcrypt('sesame', 10)}\n")
@@ -989,6 +998,7 @@ def test_stopping_beside_waiting_checks_is_quick_and_clean(tmp_path):
         s.close()
 
 
+@pytest.mark.threads
 def test_stopping_beside_readers_and_compressions_is_clean():
     probe = Probe()
     clients = []

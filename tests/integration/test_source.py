@@ -420,6 +420,7 @@ def test_one_failing_call_costs_one_field():
 
 # --- XIDs ---
 
+@pytest.mark.threads
 def test_an_xid_of_driver_and_kernel_is_told_once_with_both_ones_knowledge():
     with source_on("mig", kmsg=True) as (node, source):
         assert ready(source).kmsg_armed == 1
@@ -438,6 +439,7 @@ def test_an_xid_of_driver_and_kernel_is_told_once_with_both_ones_knowledge():
             source.events(timeout=1.5)
 
 
+@pytest.mark.threads
 def test_a_burst_is_counted_to_the_last():
     with source_on("post", kmsg=True) as (node, source):
         ready(source)
@@ -450,6 +452,7 @@ def test_a_burst_is_counted_to_the_last():
             source.events(timeout=2)
 
 
+@pytest.mark.threads
 def test_what_the_kernel_alone_says_is_told_after_a_moment():
     with source_on("post", kmsg=True) as (node, source):
         ready(source)
@@ -467,6 +470,7 @@ def test_what_the_kernel_alone_says_is_told_after_a_moment():
 
 # --- hangs, crashes, ends ---
 
+@pytest.mark.threads
 @pytest.mark.faults
 def test_a_call_that_hangs_stands_in_the_page_and_the_kernels_word_still_comes():
     with source_on("post", text=TWO_A10G % 0, kmsg=True) as (node, source):

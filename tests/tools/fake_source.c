@@ -57,7 +57,7 @@ static void sleep_ms(uint64_t ms)
 static uint64_t number(struct sv *args)
 {
     struct sv word;
-    uint64_t n;
+    uint64_t n = 0;
     if (!sv_next(args, ' ', &word) || num_parse_u64(word, 0, UINT64_MAX, &n) < 0)
         die("number expected in the script");
     return n;

@@ -88,8 +88,8 @@ static void little_is_enough(void **state)
         "version: 1\nmetrics:\ncollection:\nsources:\nserver:\n",
         "version: 2\nmetrics: {enableExporterMetrics: no}\ncollections:\n",
         "version: 1\ncollection: {interval: , watchGroups: []}",
-        "version: 2\nsources: {dcgm: {watch: {maxKeepAge: 0s, maxKeepSamples: 0}, "
-        "detectBindUnbind: {}}}",
+        ("version: 2\nsources: {dcgm: {watch: {maxKeepAge: 0s, maxKeepSamples: 0}, "
+         "detectBindUnbind: {}}}"),
     };
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         struct config_file c;

@@ -42,8 +42,8 @@ static void empty_file_is_plain_and_open(void **state)
         "http_server_config:\n",
         "rate_limit:\n",
         "http_server_config: {headers: }\n",
-        "tls_server_config: {client_auth_type: , cipher_suites: , curve_preferences: , "
-        "client_allowed_sans: , cert: }\n",
+        ("tls_server_config: {client_auth_type: , cipher_suites: , curve_preferences: , "
+         "client_allowed_sans: , cert: }\n"),
     };
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         struct web_config c = parse_good(texts[i]);
