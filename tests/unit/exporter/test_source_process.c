@@ -320,8 +320,9 @@ static int teardown(void **state)
 static void the_helper_logs_as_we_do(void **state)
 {
     struct fixture *f = *state;
-    start_logging(f, OPENING "pause\n", 10 * NS_PER_S, &quick, true);
-    run_until(f, has_starts, 1);
+    start_logging(f, OPENING "sample\npause\n", 10 * NS_PER_S, &quick, true);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 1); // by then it has noted its start
     assert_string_equal(
         read_file(f, "starts"),
         "nvml --library DIR --kmsg /dev/kmsg --log-format json --log-level debug\n");
