@@ -8,6 +8,7 @@
 #define LIMIT_CONFIG_NODES                                                                         \
     (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
 #define LIMIT_CONFIG_ANCHORS 1024
+#define LIMIT_CONFIG_TREE_BYTES (32u << 20) // twice what that many values and a file's text take
 #define LIMIT_CONFIG_GROUPS                                                                        \
     256 // watch groups or collections of a configuration file: each has its own period
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
@@ -48,7 +49,7 @@
 #define LIMIT_HPC_DIRECTORY_ENTRIES 16384 // looked at every second
 #define LIMIT_HPC_FILE_BYTES (1u << 20)
 #define LIMIT_HPC_LINE_BYTES (64u << 10) // dcgm-exporter's own limit
-#define LIMIT_HPC_JOBS 256 // of a GPU: each is a copy of all its series
+#define LIMIT_HPC_JOBS 256               // of a GPU: each is a copy of all its series
 
 // Pages: 56 instances x 120 fields is 2.5 MB.
 #define LIMIT_PAGE_BYTES (32u << 20)

@@ -10,18 +10,12 @@
 #include <stdlib.h>
 #include <yaml.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
 #include "base/map.h"
 #include "base/num.h"
 
-#define CHUNK_BYTES 8192
 #define SHOWN_BYTES 64 // of foreign text in a message
-
-struct chunk {
-    struct chunk *next;
-    size_t used, size;
-    max_align_t bytes[];
-};
 
 // Public node first: the two are converted by cast.
 struct node {
@@ -32,7 +26,7 @@ struct node {
 };
 
 struct yaml_document {
-    struct chunk *chunks;
+    struct arena memory; // of all nodes and texts
     struct node *root;
 };
 
@@ -58,31 +52,11 @@ struct builder {
     unsigned documents;
 };
 
-static void *arena_get(struct yaml_document *d, size_t bytes)
-{
-    bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
-    if (!d->chunks || d->chunks->size - d->chunks->used < bytes) {
-        size_t size = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        struct chunk *fresh = malloc(sizeof(*fresh) + size);
-        if (!fresh)
-            return NULL;
-        *fresh = (struct chunk){.next = d->chunks, .size = size};
-        d->chunks = fresh;
-    }
-    void *p = (char *)d->chunks->bytes + d->chunks->used;
-    d->chunks->used += bytes;
-    return p;
-}
-
 void yaml_document_free(struct yaml_document *d)
 {
     if (!d)
         return;
-    while (d->chunks) {
-        struct chunk *next = d->chunks->next;
-        free(d->chunks);
-        d->chunks = next;
-    }
+    arena_deinit(&d->memory);
     free(d);
 }
 
@@ -107,10 +81,9 @@ static int copy_text(struct builder *b, const yaml_event_t *event, struct sv *ou
     struct sv text = {(const char *)event->data.scalar.value, event->data.scalar.length};
     if (sv_find_char(text, '\0') != (size_t)-1)
         return fail_at(b, &event->start_mark, -EINVAL, "a NUL character is not accepted in text");
-    char *copy = arena_get(b->document, text.len + 1);
+    const char *copy = arena_dup(&b->document->memory, text);
     if (!copy)
         return no_memory(b);
-    sv_copy(copy, text.len + 1, text);
     *out = (struct sv){copy, text.len};
     return 0;
 }
@@ -118,7 +91,7 @@ static int copy_text(struct builder *b, const yaml_event_t *event, struct sv *ou
 static int new_node(struct builder *b, const yaml_mark_t *mark, enum yaml_kind kind,
                     struct node **out)
 {
-    struct node *n = arena_get(b->document, sizeof(*n));
+    struct node *n = arena_alloc(&b->document->memory, sizeof(*n));
     if (!n)
         return no_memory(b);
     *n = (struct node){
@@ -185,8 +158,8 @@ static int set_anchor(struct builder *b, const yaml_mark_t *mark, const char *an
 {
     if (!anchor)
         return 0;
-    int r = map_put(&b->anchors, sv_from(anchor), n,
-                    NULL); // a later anchor of the name replaces it (YAML 1.2, 7.1)
+    // A later anchor of the name replaces it (YAML 1.2, 7.1).
+    int r = map_put(&b->anchors, sv_from(anchor), n, NULL);
     if (r == -E2BIG)
         return fail_at(b, mark, -EFBIG, "too many anchors");
     return r < 0 ? no_memory(b) : 0;
@@ -379,6 +352,7 @@ static int build(struct builder *b, struct sv text)
     b->document = calloc(1, sizeof(*b->document));
     if (!b->document || !yaml_parser_initialize(&b->parser))
         return no_memory(b);
+    b->document->memory = ARENA_INIT(LIMIT_CONFIG_TREE_BYTES);
     yaml_parser_set_input_string(&b->parser, (const unsigned char *)(text.len ? text.ptr : ""),
                                  text.len);
     int r = read_events(b, text);

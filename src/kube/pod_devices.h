@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kube/arena.h"
+#include "base/arena.h"
 #include "kube/pod_resources.h"
 
 // Which columns of a row are meant.

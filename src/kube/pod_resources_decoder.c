@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
-#include "kube/arena.h"
 #include "kube/pod_devices.h"
 #include "pod_resources.pb-c.h"
 

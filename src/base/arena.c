@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks double from FIRST_BLOCK_BYTES to MOST_BLOCK_BYTES; a larger piece gets a block of its own.
 // A piece is taken from the newest block only, so at most half of each block is lost.
-#include "kube/arena.h"
+#include "base/arena.h"
 
 #include <errno.h>
 #include <stdalign.h>
@@ -68,11 +68,8 @@ void *arena_alloc(struct arena *a, size_t bytes)
 const char *arena_dup(struct arena *a, struct sv s)
 {
     char *copy = s.len < (size_t)-1 ? take(a, s.len + 1, 1) : NULL;
-    if (!copy)
-        return NULL;
-    if (s.len)
-        memcpy(copy, s.ptr, s.len);
-    copy[s.len] = '\0';
+    if (copy)
+        sv_copy(copy, s.len + 1, s);
     return copy;
 }
 
