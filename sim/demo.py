@@ -4,6 +4,7 @@ import argparse
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import urllib.request
 
 import run_node
 
+USUAL_PORT = 9400
 READY_SECONDS = 10
 END_SECONDS = 10
 
@@ -27,13 +29,25 @@ def parse_arguments(argv):
                                      epilog="Arguments behind -- go to podgpu-exporter.")
     parser.add_argument("--scenario", default="demo",
                         help=f"the node: a scenario file, or one of {', '.join(names)} (default: demo)")
-    parser.add_argument("--port", type=int, default=9400,
-                        help="port of /metrics on 127.0.0.1; 0: any free one (default: 9400)")
+    parser.add_argument("--port", type=int,
+                        help="port of /metrics on 127.0.0.1; 0: any free one (default: 9400, or a free one if that is "
+                             "taken)")
     parser.add_argument("--seconds", type=float, help="end by itself after this time")
     arguments = parser.parse_args(ours)
     if not run_node.scenario_path(arguments.scenario).is_file():
         parser.error(f"no scenario '{arguments.scenario}'; there are: {', '.join(names)}")
     return arguments, exporter
+
+
+def usual_port():
+    """9400, or 0 where another program has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", USUAL_PORT))
+        except OSError:
+            return 0
+    return USUAL_PORT
 
 
 class Exporter:
@@ -141,7 +155,7 @@ def run(arguments, extra):
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signo, lambda *_: ending.set())
     with run_node.SimNode(arguments.scenario) as node:
-        exporter = Exporter(node, arguments.port, extra)
+        exporter = Exporter(node, usual_port() if arguments.port is None else arguments.port, extra)
         try:
             page = exporter.wait_ready()
             if exporter.process.poll() is None:
