@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wiring. A page is published when a sample of the fast class arrives; the tick publishes when none came for a whole
+// Wiring. A page is published when a sample arrives; the tick publishes when none came for a whole
 // interval, so that ages move and values that are too old go. The first page with devices waits up to HOLD_NS for the
 // kubelet's first answer: a series that starts without its pod and then gains it would be two series.
 #include "exporter/app.h"
@@ -61,7 +61,8 @@ static void on_tick(void *user)
     struct app *a = user;
     if (a->hpc && hpc_refresh(a->hpc))
         publisher_set_jobs(a->publisher, hpc_current(a->hpc));
-    app_reload_progress(a);
+    if (app_reload_progress(a))
+        return;
     if (clock_mono_ns() - a->published_ns >= a->config->period_ns[FIELD_CLASS_FAST])
         app_publish(a);
 }

@@ -23,7 +23,8 @@ struct app {
     struct exporter_config *next_config; // checked, waiting for its first sample
     uint64_t next_deadline_ns; // when next_config is taken without one
     uint32_t watch_id;
-    uint32_t sampled_watch_id; // of the last sample with the fast class
+    uint32_t sampled_watch_id; // of the last sample
+    size_t watched_fields;
 
     struct inventory inventory;
     struct source_process *source;
@@ -60,7 +61,8 @@ void app_publish(struct app *a);
 // app_reload.c
 // Checks and stages a new configuration. 0; negative errno with *err and the old one in force.
 int app_reload(struct app *a, const char *why, struct error *err);
-void app_reload_progress(struct app *a); // after a sample or tick: takes the staged one when it can
+// After a sample or tick: takes the staged one when it can. True: it did, and published a page.
+bool app_reload_progress(struct app *a);
 
 // app_self.c
 void app_self(const struct app *a, struct render_self *out);

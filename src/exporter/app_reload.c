@@ -40,21 +40,25 @@ int app_reload(struct app *a, const char *why, struct error *err)
              LOG_U64("rows", config->counters.count), LOG_U64("duplicates", config->counters.duplicates));
     if (a->watch)
         reload_watch_set(a->watch, config->counters_file, config->config_file);
-    app_reload_progress(a);
+    (void)app_reload_progress(a);
     return 0;
 }
 
-void app_reload_progress(struct app *a)
+bool app_reload_progress(struct app *a)
 {
     if (!a->next_config)
-        return;
+        return false;
     bool sampled = a->sampled_watch_id == a->watch_id;
-    bool nothing_to_wait_for = a->inventory.state.code != FRAME_STATE_READY;
+    bool nothing_to_wait_for =
+        a->inventory.state.code != FRAME_STATE_READY || a->watched_fields == 0;
     if (!sampled && !nothing_to_wait_for && clock_mono_ns() < a->next_deadline_ns)
-        return;
+        return false;
     exporter_config_unref(a->config);
     a->config = TAKE_PTR(a->next_config);
     free(TAKE_PTR(a->reasons_logged));
     a->routes.reloading = false;
     log_info("configuration in force", LOG_STR("counters", a->config->counters_file));
+    app_log_missing(a);
+    app_publish(a);
+    return true;
 }

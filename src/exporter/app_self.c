@@ -69,7 +69,10 @@ void app_self(const struct app *a, struct render_self *out)
         .config_duplicates = a->config->counters.duplicates,
         .process_metrics = a->config->exporter_metrics,
     };
-    uint64_t sampled_ns = a->inventory.last_sample_ns[FIELD_CLASS_FAST];
+    uint64_t sampled_ns = 0;
+    for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
+        if (a->inventory.last_sample_ns[c] > sampled_ns)
+            sampled_ns = a->inventory.last_sample_ns[c];
     if (sampled_ns > 0)
         out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
     fill_helper(a, out);
@@ -82,14 +85,18 @@ void app_self(const struct app *a, struct render_self *out)
 static void source_condition(const struct app *a, struct ready_condition *c)
 {
     const struct frame_state *s = &a->inventory.state;
-    bool sampled = a->inventory.samples > 0;
+    bool nothing = s->code == FRAME_STATE_READY && a->watched_fields == 0;
+    bool sampled = a->inventory.samples > 0 || nothing;
     bool known_absent = a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
     c->name = "source nvml";
     c->ok = sampled || known_absent;
     if (known_absent)
         sv_copy(c->text, sizeof(c->text), sv_from(s->text));
     else
-        sv_copy(c->text, sizeof(c->text), sampled ? SV("sampling") : SV("no sample yet"));
+        sv_copy(c->text, sizeof(c->text),
+                nothing   ? SV("no fields to sample")
+                : sampled ? SV("sampling")
+                          : SV("no sample yet"));
 }
 
 static void kubelet_condition(const struct app *a, struct ready_condition *c)

@@ -39,6 +39,7 @@ int app_watch(struct app *a, const struct exporter_config *config)
         if (unique == 0 || fields[unique - 1] != fields[i])
             fields[unique++] = fields[i];
     struct frame_watch watch = {.watch_id = ++a->watch_id, .count = (uint32_t)unique};
+    a->watched_fields = unique;
     for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
         watch.period_ns[c] = config->period_ns[c];
     int r = inventory_set_fields(&a->inventory, fields, unique, watch.watch_id);
@@ -74,10 +75,11 @@ static void log_entity_changes(const struct frame *frame)
 
 static void on_sample(struct app *a, const struct frame_sample *sample)
 {
-    if (!(sample->classes & (1u << FIELD_CLASS_FAST)) || sample->watch_id != a->watch_id)
+    if (sample->watch_id != a->watch_id)
         return;
     a->sampled_watch_id = sample->watch_id;
-    app_reload_progress(a);
+    if (app_reload_progress(a))
+        return;
     app_log_missing(a);
     app_publish(a);
 }
