@@ -136,12 +136,21 @@ unsigned http_body_shut_readers(struct http_body *b)
 
 // --- Responses ---
 
+static bool has_type(const struct http_header *headers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(headers[i].name, MHD_HTTP_HEADER_CONTENT_TYPE) == 0)
+            return true;
+    return false;
+}
+
 int http_response_add_headers(struct MHD_Response *r, const struct web_config *web,
                               const char *content_type, const struct http_header *headers,
                               size_t header_count)
 {
-    bool ok = MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, content_type) == MHD_YES &&
-              MHD_add_response_header(r, "X-Content-Type-Options", "nosniff") == MHD_YES;
+    bool ok = MHD_add_response_header(r, "X-Content-Type-Options", "nosniff") == MHD_YES;
+    if (ok && !has_type(headers, header_count))
+        ok = MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, content_type) == MHD_YES;
     for (size_t i = 0; ok && i < web->header_count; i++) {
         // Its one allowed value is always sent.
         if (strcmp(web->headers[i].name, "X-Content-Type-Options") != 0)

@@ -42,7 +42,7 @@ struct http_header {
 // Each request must be answered once, in the handler. gzip is used when the client asks for it and
 // the body is over 1 KiB; it is made once per body, on the pool over 1 MiB (a reply with extra
 // headers doesn't wait for that and goes out as it is). HEAD gets headers only. Extra headers are
-// copied.
+// copied; a Content-Type among them takes the place of the body's.
 void http_reply(struct http_request *r, unsigned status, struct http_body *body,
                 const struct http_header *headers, size_t header_count);
 // A small text answer, copied: "text/plain; charset=utf-8".
