@@ -301,13 +301,14 @@ static void note_last_xid(struct inventory *inv, struct inventory_entity *e, uin
 }
 
 // A source that tells of XIDs by the field alone: the code is remembered, but nothing can be
-// counted.
+// counted. A board's field repeats what an event told of one of its instances: that is known.
 static void note_xid_record(struct inventory *inv, struct inventory_entity *e,
                             const struct frame_record *r)
 {
     bool code = r->status == FRAME_OK && r->type == FRAME_VALUE_I64 && r->value.i64 > 0 &&
                 r->value.i64 <= UINT32_MAX;
-    if (!code || r->value.i64 == e->last_xid || r->taken_ns < e->last_xid_value.taken_ns)
+    const struct inventory_value *known = inventory_last_xid_find(inv, e);
+    if (!code || (known && (r->value.i64 == known->value.i64 || r->taken_ns < known->taken_ns)))
         return;
     note_last_xid(inv, e, (uint32_t)r->value.i64, r->taken_ns);
 }

@@ -62,9 +62,8 @@ static const struct inventory_entity *value_entity(const struct inventory *inv,
     return own ? entity : &inv->entities[entity->info.parent];
 }
 
-// The newest code that concerns this entity, or NULL (see inventory_find).
-static const struct inventory_value *last_xid_find(const struct inventory *inv,
-                                                   const struct inventory_entity *entity)
+const struct inventory_value *inventory_last_xid_find(const struct inventory *inv,
+                                                      const struct inventory_entity *entity)
 {
     const struct inventory_entity *gpu = &inv->entities[entity->info.parent];
     const struct inventory_entity *newest = NULL;
@@ -87,7 +86,7 @@ lookup(const struct inventory *inv, const struct inventory_entity *entity,
 {
     *why = "";
     if (field->id == FIELD_XID_ERRORS) {
-        const struct inventory_value *xid = last_xid_find(inv, entity);
+        const struct inventory_value *xid = inventory_last_xid_find(inv, entity);
         if (xid)
             return xid;
     }

@@ -19,6 +19,10 @@ void inventory_refresh(struct inventory *inv);
 struct inventory_value *inventory_values_new(size_t count);
 // Frees a text; the value becomes unknown.
 void inventory_value_clear(struct inventory *inv, struct inventory_value *v);
+// The newest XID code that concerns the entity: its own, its board's, for a board those of its
+// instances; NULL: none is known.
+const struct inventory_value *inventory_last_xid_find(const struct inventory *inv,
+                                                      const struct inventory_entity *entity);
 // Frees what the entity owns.
 void inventory_entity_deinit(struct inventory *inv, struct inventory_entity *e);
 // Clears all but labels: the device gives no readings any more.

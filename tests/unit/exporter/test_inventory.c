@@ -813,6 +813,13 @@ static void an_event_counts_for_the_instance_it_names_else_for_the_gpu(void **st
     assert_i64(inv, 0, XID, 13); // the board shows its instances' codes
     assert_null(find_at(inv, 1, XID, T0));
     assert_i64(inv, 2, XID, 13);
+    // The board's field repeats the code, which does not make it every instance's.
+    SAMPLE(inv, 2, 1, record_i64(0, XID, 13, T0 + 1), record_i64(1, XID, 0, T0 + 1),
+           record_i64(2, XID, 13, T0 + 1));
+    assert_int_equal(inv->entities[0].last_xid, -1);
+    assert_i64(inv, 0, XID, 13);
+    assert_i64(inv, 1, XID, 0);
+    assert_i64(inv, 2, XID, 13);
     event(inv, 2, 0, UINT32_MAX, 79, T0 + 1);
     assert_xid(&inv->entities[0], 0, 79, 1);
     for (size_t i = 0; i < 3; i++)
