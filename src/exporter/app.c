@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wiring. A page is published when a sample arrives; the tick publishes when none came for a whole
-// interval, so that ages move and values that are too old go. The first page with devices waits up to HOLD_NS for the
+// Wiring. A page is published when a sample arrives; the tick publishes when none came for a
+// while, so that ages move, jobs change and values that are too old go. The first page with devices waits up to HOLD_NS for the
 // kubelet's first answer: a series that starts without its pod and then gains it would be two series.
 #include "exporter/app.h"
 
@@ -59,11 +59,12 @@ void app_publish(struct app *a)
 static void on_tick(void *user)
 {
     struct app *a = user;
-    if (a->hpc && hpc_refresh(a->hpc))
+    bool jobs_changed = a->hpc && hpc_refresh(a->hpc);
+    if (jobs_changed)
         publisher_set_jobs(a->publisher, hpc_current(a->hpc));
     if (app_reload_progress(a))
         return;
-    if (clock_mono_ns() - a->published_ns >= a->config->period_ns[FIELD_CLASS_FAST])
+    if (jobs_changed || clock_mono_ns() - a->published_ns >= a->tick_ns + a->tick_ns / 2)
         app_publish(a);
 }
 
@@ -225,8 +226,8 @@ static int start_watching(struct app *a, struct error *err)
     if (r < 0)
         return error_set(err, r, "out of memory");
     uint64_t period_ns = a->config->period_ns[FIELD_CLASS_FAST];
-    uint64_t tick_ns = period_ns < NS_PER_S ? period_ns : NS_PER_S;
-    loop_timer_set(a->tick, tick_ns, tick_ns);
+    a->tick_ns = period_ns < NS_PER_S ? period_ns : NS_PER_S;
+    loop_timer_set(a->tick, a->tick_ns, a->tick_ns);
     return 0;
 }
 

@@ -36,6 +36,7 @@ struct app {
     struct admin *admin; // NULL without --admin-address
     struct reload_watch *watch;
     struct loop_timer *tick;
+    uint64_t tick_ns; // the sampling period, but a second at most
     struct loop_signal *signals[APP_SIGNALS];
 
     char source_path[4096];
