@@ -58,6 +58,11 @@
 #define LIMIT_PAGE_SAMPLES                                                                         \
     (1u << 20) // families x samples: shorter lines than 32 bytes there are not
 
+// Descriptors: what the HTTP connections leave is for the loop, the helpers (4 each, 6 more while
+// one starts), the kubelet, the files of a reload and the admin socket.
+#define LIMIT_DESCRIPTORS 1024
+#define LIMIT_DESCRIPTORS_RESERVED 64
+
 // HTTP server (design: connections, deadlines)
 #define LIMIT_HTTP_CONNECTIONS 256
 #define LIMIT_HTTP_CONNECTIONS_BUSY 224 // from here the longest idle one is shut for a new one

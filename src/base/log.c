@@ -2,12 +2,21 @@
 // A line is built in a fixed buffer and written at once. Fields that do not fit are left out whole,
 // so a line is always well-formed. The text form is that of Go's log/slog TextHandler, which
 // dcgm-exporter logs with.
+//
+// Nobody is made to wait by a reader of the log that does not read: a line that the pipe or socket
+// behind stderr does not take at once is left out. A pipe is opened anew through /proc to be
+// non-blocking, since the description behind descriptor 2 is shared with others.
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,10 +25,14 @@
 #include "base/num.h"
 
 #define LINE_BYTES 4096
-#define TAIL_BYTES 64    // kept free for repeats=N and the end of the line
+#define TAIL_BYTES 96    // kept free for repeats=N, unwritten=N and the end of the line
 #define VALUE_BYTES 1024 // of foreign text before escaping
 #define REPEAT_SLOTS 64
 #define REPEAT_NS (60 * NS_PER_S)
+#define PHRASE_SLOTS 128 // more than there are phrases
+#define PHRASE_BURST                                                                               \
+    200 // lines of one phrase at once: a counters file of many fields that are not there
+#define PHRASE_NS (6 * NS_PER_S) // then one in this time
 
 static enum log_format format_now = LOG_FORMAT_TEXT;
 static enum log_level least_now = LOG_LEVEL_INFO;
@@ -30,7 +43,18 @@ static struct repeat {
     uint64_t written_ns; // 0: free
     uint64_t left_out;
 } repeats[REPEAT_SLOTS];
+// What each phrase has left: full_ns is when it may have a burst again, a line moves it by
+// PHRASE_NS.
+static struct phrase {
+    uint64_t id;
+    uint64_t full_ns; // 0: free
+    uint64_t left_out;
+} phrases[PHRASE_SLOTS];
 static pthread_mutex_t repeats_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int pipe_fd = -1; // our own, non-blocking, of the pipe that stderr is
+static bool stderr_is_socket;
+static atomic_uint_fast64_t unwritten; // lines that were not taken
 
 struct line {
     char bytes[LINE_BYTES];
@@ -41,8 +65,18 @@ struct line {
 
 void log_setup(enum log_format format, enum log_level least)
 {
+    struct stat st;
     format_now = format;
     least_now = least;
+    if (pipe_fd >= 0)
+        (void)close(pipe_fd);
+    pipe_fd = -1;
+    stderr_is_socket = false;
+    if (fstat(STDERR_FILENO, &st) < 0)
+        return;
+    stderr_is_socket = S_ISSOCK(st.st_mode);
+    if (S_ISFIFO(st.st_mode))
+        pipe_fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 }
 
 bool log_wants(enum log_level level)
@@ -247,36 +281,87 @@ static struct repeat *repeat_slot(uint64_t id)
     return oldest;
 }
 
-// Whether a line is due; *out_left_out: how many were not since the last.
-static bool due(const char *phrase, const char *key, uint64_t *out_left_out)
+static struct phrase *phrase_slot(uint64_t id)
 {
-    uint64_t id = map_hash(sv_from(phrase)) * 31 + map_hash(sv_from(key ? key : ""));
-    uint64_t now = clock_mono_ns();
-    (void)pthread_mutex_lock(&repeats_lock);
-    struct repeat *slot = repeat_slot(id);
-    bool write_it = !slot->written_ns || now - slot->written_ns >= REPEAT_NS;
-    if (write_it) {
-        *out_left_out = slot->left_out;
-        slot->left_out = 0;
-        slot->written_ns = now ? now : 1;
-    } else {
-        slot->left_out++;
+    struct phrase *oldest = &phrases[0];
+    for (size_t i = 0; i < PHRASE_SLOTS; i++) {
+        if (phrases[i].id == id && phrases[i].full_ns)
+            return &phrases[i];
+        if (phrases[i].full_ns < oldest->full_ns)
+            oldest = &phrases[i];
     }
+    *oldest = (struct phrase){.id = id};
+    return oldest;
+}
+
+// Once a minute for the same phrase and key.
+static bool repeat_is_due(uint64_t phrase_id, const char *key, uint64_t now, uint64_t *out_left_out)
+{
+    struct repeat *slot = repeat_slot(phrase_id * 31 + map_hash(sv_from(key ? key : "")));
+    if (slot->written_ns && now - slot->written_ns < REPEAT_NS) {
+        slot->left_out++;
+        return false;
+    }
+    *out_left_out += slot->left_out;
+    slot->left_out = 0;
+    slot->written_ns = now ? now : 1;
+    return true;
+}
+
+// However many keys it comes with, and whoever makes it be said.
+static bool phrase_is_due(uint64_t phrase_id, uint64_t now, uint64_t *out_left_out)
+{
+    struct phrase *slot = phrase_slot(phrase_id);
+    uint64_t full_ns = slot->full_ns > now ? slot->full_ns : now;
+    if (full_ns - now > (PHRASE_BURST - 1) * PHRASE_NS) {
+        slot->left_out++;
+        return false;
+    }
+    *out_left_out += slot->left_out;
+    slot->left_out = 0;
+    slot->full_ns = full_ns + PHRASE_NS;
+    return true;
+}
+
+// Whether a line is due; *out_left_out: how many were not since the last.
+static bool due(enum log_level level, const char *phrase, const struct log_field *fields,
+                uint64_t *out_left_out)
+{
+    uint64_t id = map_hash(sv_from(phrase));
+    uint64_t now = clock_mono_ns();
+    bool write_it = true;
+    (void)pthread_mutex_lock(&repeats_lock);
+    for (const struct log_field *f = fields; f->kind != LOG_KIND_END && write_it; f++) {
+        if (f->kind == LOG_KIND_LIMIT)
+            write_it = repeat_is_due(id, f->value.str, now, out_left_out);
+    }
+    if (write_it && level > LOG_LEVEL_DEBUG)
+        write_it = phrase_is_due(id, now, out_left_out);
     (void)pthread_mutex_unlock(&repeats_lock);
     return write_it;
 }
 
-static void write_line(struct line *l)
+static ssize_t write_now(const struct line *l)
 {
-    size_t done = 0;
-    while (done < l->len) {
-        ssize_t n = write(STDERR_FILENO, l->bytes + done, l->len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return; // nobody reads: a log line is no reason to stop
-        done += (size_t)n;
-    }
+    if (pipe_fd >= 0)
+        return write(pipe_fd, l->bytes, l->len); // at most PIPE_BUF: all or nothing
+    if (stderr_is_socket)
+        return send(STDERR_FILENO, l->bytes, l->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) > 0 && (p.revents & POLLOUT) ? write(STDERR_FILENO, l->bytes, l->len)
+                                                       : -1;
+}
+
+static void write_line(const struct line *l, uint64_t told)
+{
+    ssize_t n;
+    do
+        n = write_now(l);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0) // nobody reads: a log line is no reason to stop
+        (void)atomic_fetch_add(&unwritten, 1);
+    else
+        (void)atomic_fetch_sub(&unwritten, told);
 }
 
 static void put_fields(struct line *l, const struct log_field *fields)
@@ -296,11 +381,10 @@ static void put_fields(struct line *l, const struct log_field *fields)
 void log_write(enum log_level level, const char *phrase, const struct log_field *fields)
 {
     uint64_t left_out = 0;
-    for (const struct log_field *f = fields; f->kind != LOG_KIND_END; f++) {
-        if (f->kind == LOG_KIND_LIMIT && !due(phrase, f->value.str, &left_out))
-            return;
-    }
     int saved = errno;
+    if (!due(level, phrase, fields, &left_out))
+        return;
+    uint64_t lost = atomic_load(&unwritten);
     struct line l = {.most = LINE_BYTES - TAIL_BYTES};
     put_str(&l, format_now == LOG_FORMAT_JSON ? "{" : "");
     put_time(&l);
@@ -314,7 +398,11 @@ void log_write(enum log_level level, const char *phrase, const struct log_field 
         put_key(&l, "repeats");
         put_u64(&l, left_out);
     }
+    if (lost) {
+        put_key(&l, "unwritten");
+        put_u64(&l, lost);
+    }
     put_str(&l, format_now == LOG_FORMAT_JSON ? "}\n" : "\n");
-    write_line(&l);
+    write_line(&l, lost);
     errno = saved;
 }

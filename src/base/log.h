@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structured log on stderr: a constant lower-case phrase and typed key/values, as logfmt or JSON.
 // One write() a line, so lines of several processes on one stderr do not mix. Not for per-sample
-// use. Repeats: the same phrase with the same LOG_LIMIT key is written at most once a minute; what
-// was left out is counted in `repeats=N` on the next one.
+// use. A log line never waits: what the reader of stderr does not take at once is left out, and
+// counted in `unwritten=N` on the next line that is taken.
+// Repeats: the same phrase with the same LOG_LIMIT key is written at most once a minute; any phrase
+// but those of debug level 200 times at once and then 10 times a minute, so that nobody outside can
+// fill a disk. What was left out is counted in `repeats=N` on the next one.
 #pragma once
 
 #include <stdbool.h>
@@ -56,7 +59,8 @@ struct log_field {
 #define LOG_ERRNO(v) ((struct log_field){LOG_KIND_ERRNO, "error", {.i64 = (v)}})
 #define LOG_LIMIT(key) ((struct log_field){LOG_KIND_LIMIT, NULL, {.str = (key)}})
 
-void log_setup(enum log_format format, enum log_level least); // before any other thread exists
+// Before any other thread exists; again when descriptor 2 has become another.
+void log_setup(enum log_format format, enum log_level least);
 bool log_wants(enum log_level level);
 // The field list ends with a LOG_KIND_END entry; use the macros below.
 void log_write(enum log_level level, const char *phrase, const struct log_field *fields);

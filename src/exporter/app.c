@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,8 +16,8 @@
 #include "exporter/app_internal.h"
 
 #define HOLD_NS (2 * NS_PER_S)
-// However rarely the GPUs are sampled: a device's next holder must not wait for its name. The kubelet
-// takes 100 calls a second.
+// However rarely the GPUs are sampled: a device's next holder must not wait for its name. The
+// kubelet takes 100 calls a second.
 #define KUBELET_INTERVAL_NS (1 * NS_PER_S)
 #define KUBELET_DEADLINE_NS (5 * NS_PER_S)
 #define KUBELET_MAX_AGE_NS (60 * NS_PER_S)
@@ -135,7 +136,8 @@ static int on_admin(void *user, enum admin_command command, struct error *err)
         r = source_process_attach(a->source);
         if (r < 0)
             return error_set(err, r, "the driver is already attached");
-        inventory_forget_absent(&a->inventory); // GPUs taken out while it was released are no evidence
+        inventory_forget_absent(
+            &a->inventory); // GPUs taken out while it was released are no evidence
         return 0;
     }
     return error_set(err, -ENOSYS, "needs the DCGM source");
@@ -172,12 +174,30 @@ static int start_servers(struct app *a, struct error *err)
     int r = http_server_new(a->loop, &http, &a->server, err);
     if (r < 0)
         return r;
-    log_info("listening", LOG_STR("address", http.address), LOG_U64("port", http_server_port(a->server)),
+    log_info("listening", LOG_STR("address", http.address),
+             LOG_U64("port", http_server_port(a->server)),
              LOG_BOOL("web_config", http.web_config_file && http.web_config_file[0]));
     if (a->options->flags.admin_address[0] == '\0')
         return 0;
     const struct admin_config admin = {a->options->flags.admin_address, on_admin, a};
     return admin_new(a->loop, &admin, &a->admin, err);
+}
+
+// Our own path: from the kernel, else (no /proc) as we were started.
+static int find_own_path(char *out, size_t out_bytes, struct error *err)
+{
+    ssize_t n = readlink("/proc/self/exe", out, out_bytes - 1);
+    if (n >= 0) {
+        out[n] = '\0';
+        return 0;
+    }
+    int r = -errno;
+    const char *started_as = (const char *)getauxval(AT_EXECFN);
+    if (!started_as || !strchr(started_as, '/'))
+        return error_set(err, r, "/proc/self/exe can't be read (%s): give --source-path",
+                         strerror(-r));
+    sv_copy(out, out_bytes, sv_from(started_as));
+    return 0;
 }
 
 // podgpu-source lies beside this program unless --source-path says otherwise.
@@ -188,10 +208,9 @@ static int find_source(struct app *a, struct error *err)
         sv_copy(a->source_path, sizeof(a->source_path), sv_from(given));
     } else {
         char own[3072];
-        ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
-        if (n < 0)
-            return error_set(err, -errno, "/proc/self/exe can't be read: %s", strerror(errno));
-        own[n] = '\0';
+        int r = find_own_path(own, sizeof(own), err);
+        if (r < 0)
+            return r;
         char *slash = strrchr(own, '/');
         if (slash)
             *slash = '\0';
@@ -201,7 +220,8 @@ static int find_source(struct app *a, struct error *err)
         buf_deinit(&path);
     }
     if (access(a->source_path, X_OK) < 0)
-        return error_set(err, -errno, "%s: the helper program can't be run: %s", a->source_path, strerror(errno));
+        return error_set(err, -errno, "%s: the helper program can't be run: %s", a->source_path,
+                         strerror(errno));
     return 0;
 }
 
@@ -253,8 +273,8 @@ static int start(struct app *a, struct error *err)
     return r;
 }
 
-int app_new(const struct exporter_options *options, struct exporter_config *config, struct app **out,
-            struct error *err)
+int app_new(const struct exporter_options *options, struct exporter_config *config,
+            struct app **out, struct error *err)
 {
     struct app *a = calloc(1, sizeof(*a));
     if (!a)

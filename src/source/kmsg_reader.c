@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #define RECORD_BYTES 8192 // the kernel's own ceiling of a record
 #define STACK_BYTES (128u << 10)
 #define FILE_LOOK_MS 200
+#define TURN_READS 256
 
 struct line_buffer {
     char bytes[RECORD_BYTES];
@@ -42,10 +44,11 @@ static void take_lines(struct kmsg_reader *k, struct line_buffer *b)
     memmove(b->bytes, b->bytes + start, b->len);
 }
 
-// False when there is no more to read for ever.
+// False when there is no more to read for ever. Takes a turn's worth at most, so that a log that is
+// written all the time does not keep lines waiting for their event for ever.
 static bool read_some(struct kmsg_reader *k, struct line_buffer *b)
 {
-    for (;;) {
+    for (unsigned i = 0; i < TURN_READS; i++) {
         size_t room = k->is_device ? sizeof(b->bytes) : sizeof(b->bytes) - b->len;
         ssize_t n = read(k->fd, b->bytes + (k->is_device ? 0 : b->len), room);
         if (n < 0 && (errno == EINTR || errno == EPIPE || errno == EINVAL))
@@ -62,6 +65,7 @@ static bool read_some(struct kmsg_reader *k, struct line_buffer *b)
         b->len += (size_t)n;
         take_lines(k, b);
     }
+    return true;
 }
 
 static int wait_ms(struct kmsg_reader *k)
@@ -95,11 +99,22 @@ static void *follow(void *user)
     return NULL;
 }
 
+// The kernel's log device (Documentation/admin-guide/devices.txt: char 1:11), a pipe or a file.
+// What else may stand there (a console in its place, a directory) is never read.
+static bool is_log(const struct stat *st)
+{
+    if (S_ISCHR(st->st_mode))
+        return st->st_rdev == makedev(1, 11);
+    return S_ISFIFO(st->st_mode) || S_ISREG(st->st_mode);
+}
+
 static int open_log(struct kmsg_reader *k, const char *path)
 {
     struct stat st;
     if (stat(path, &st) < 0)
         return -errno;
+    if (!is_log(&st))
+        return -EMEDIUMTYPE;
     k->is_device = S_ISCHR(st.st_mode);
     k->is_file = S_ISREG(st.st_mode);
     // A pipe is opened both ways, so that it does not end when its writer does.

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "base/process.h"
 #include "source/source.h"
 
 #define USAGE                                                                                      \
@@ -76,7 +77,6 @@ static int parse(int argc, char **argv, struct source_options *o)
 static void follow_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGINT, SIG_IGN); // a terminal's ^C is the exporter's to handle
     (void)signal(SIGHUP, SIG_IGN);
 }
@@ -119,13 +119,12 @@ static struct frame_call_page *map_page(void)
 int main(int argc, char **argv)
 {
     struct source_options options = {.device_dir = "/dev", .socket_fd = FRAME_SOCKET_FD};
+    process_set_up();
     if (argc < 2 || strcmp(argv[1], "nvml") != 0)
         return usage("unknown source", argc < 2 ? "" : argv[1]);
     int rc = parse(argc, argv, &options);
     if (rc != 0)
         return rc;
-    log_setup(options.log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
-              options.log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     follow_parent();
     struct stat st;
     if (fstat(FRAME_SOCKET_FD, &st) < 0 || !S_ISSOCK(st.st_mode))
@@ -134,6 +133,8 @@ int main(int argc, char **argv)
     if (!options.page)
         return usage("descriptor is not a call page:", "4");
     tidy_descriptors();
+    log_setup(options.log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
+              options.log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     prefer_as_victim();
     (void)mallopt(M_ARENA_MAX, 1);
     return source_run(&options);

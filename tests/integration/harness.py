@@ -40,7 +40,7 @@ class Page:
         self.families = {}
         self.order = []
         name = None
-        for line in text.splitlines():
+        for line in text.split("\n"):  # not splitlines: a label may hold U+2028
             if line.startswith(("# HELP ", "# TYPE ")):
                 name = line.split(" ", 3)[2]
                 if name not in self.families:
@@ -78,15 +78,16 @@ def parse_labels(line):
 class Exporter:
     """One running podgpu-exporter; stderr goes to a file that can be read while it runs."""
 
-    def __init__(self, arguments, env=None, folder=None):
+    def __init__(self, arguments, env=None, folder=None, **popen):
         self.started = time.monotonic()
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="podgpu-test-"))
         self.log_path = self.folder / "exporter.log"
         self.log_file = open(self.log_path, "ab")
         full_env = {k: v for k, v in os.environ.items() if not k.startswith(("DCGM_", "NVIDIA_", "NODE_NAME"))}
         full_env.update(env or {})
+        streams = {"stdin": subprocess.DEVNULL, "stdout": self.log_file, "stderr": self.log_file}
         self.process = subprocess.Popen([str(BUILD / "podgpu-exporter"), *map(str, arguments)], env=full_env,
-                                        stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file)
+                                        **{**streams, **popen})
 
     @property
     def log(self):
@@ -172,14 +173,14 @@ def run_to_end(arguments, env=None, seconds=20):
 
 
 @contextlib.contextmanager
-def exporter_at(node, *arguments, kubernetes=True, counters=None, env=None, ends=0):
-    """The exporter on a node that runs already; ends: the exit status expected at the end."""
+def exporter_at(node, *arguments, kubernetes=True, counters=None, env=None, ends=0, **popen):
+    """The exporter on a node that runs already; ends: the exit status expected at the end; popen: how it is started."""
     base = ["-a", "127.0.0.1:0", "-f", counters or node.counters, "--nvml-library", node.nvml_library,
             "--kmsg-path", node.kmsg_path, "--pod-resources-kubelet-socket", node.socket]
     if kubernetes:
         base.append("-k")
     exporter = Exporter([*base, *arguments],
-                        {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **(env or {})})
+                        {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **(env or {})}, **popen)
     try:
         yield exporter
     finally:

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 #include <setjmp.h>
@@ -143,6 +145,82 @@ static void errno_survives_a_line(void **state)
     (void)written();
 }
 
+static size_t lines_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static void a_phrase_is_written_so_often_and_no_more(void **state)
+{
+    log_setup(LOG_FORMAT_TEXT, LOG_LEVEL_DEBUG);
+    size_t lines = 0;
+    for (unsigned i = 0; i < 1000; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof(key), "k%u", i);
+        if (i % 2)
+            log_warn("flood", LOG_U64("i", i));
+        else
+            log_warn("flood", LOG_LIMIT(key)); // another key each time does not help
+        lines += lines_of(written());
+    }
+    assert_int_equal(lines, 200);
+    log_warn("another phrase");
+    assert_int_equal(lines_of(written()), 1);
+    for (unsigned i = 0; i < 300; i++) {
+        log_debug("asked for");
+        lines += lines_of(written());
+    }
+    assert_int_equal(lines, 500);
+}
+
+static void nobody_waits_for_a_reader_that_does_not_read(void **state)
+{
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0); // writes to it would block
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) > 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    log_setup(LOG_FORMAT_TEXT, LOG_LEVEL_DEBUG);
+    for (unsigned i = 0; i < 500; i++)
+        log_debug("line", LOG_U64("i", i));
+    // Others share the description: it stays as it was.
+    assert_int_equal(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0);
+    char text[8192];
+    ssize_t n = read(ends[0], text, sizeof(text) - 1);
+    assert_true(n > 0 && text[n - 1] == '\n');
+    text[n] = '\0';
+    size_t taken = lines_of(text);
+    assert_in_range(taken, 1, 499);
+    log_debug("again");
+    n = read(ends[0], text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    char expected[64];
+    (void)snprintf(expected, sizeof(expected), "level=DEBUG msg=again unwritten=%zu\n",
+                   500 - taken);
+    assert_string_equal(behind_time(text), expected);
+    log_debug("told");
+    n = read(ends[0], text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    assert_string_equal(behind_time(text), "level=DEBUG msg=told\n");
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
+static void a_socket_that_takes_no_more_holds_nobody_up(void **state)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    log_setup(LOG_FORMAT_TEXT, LOG_LEVEL_DEBUG);
+    for (unsigned i = 0; i < 10000; i++)
+        log_debug("line", LOG_U64("i", i));
+    (void)close(ends[0]);
+    log_debug("nobody is there"); // no SIGPIPE
+    (void)close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +231,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(repeats_are_written_once_a_minute, capture, release),
         cmocka_unit_test_setup_teardown(too_long_lines_are_cut_but_well_formed, capture, release),
         cmocka_unit_test_setup_teardown(errno_survives_a_line, capture, release),
+        cmocka_unit_test_setup_teardown(a_phrase_is_written_so_often_and_no_more, capture, release),
+        cmocka_unit_test_setup_teardown(nobody_waits_for_a_reader_that_does_not_read, capture,
+                                        release),
+        cmocka_unit_test_setup_teardown(a_socket_that_takes_no_more_holds_nobody_up, capture,
+                                        release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static void fill(int fd)
+{
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+        return;
+    // The lowest free number is what open gives: this one, for those below it are in use. The wrong
+    // way round, so that --help into a closed stdout is an error as it was.
+    int got = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (got < 0)
+        got = open("/", O_PATH | O_DIRECTORY);
+    if (got > STDERR_FILENO)
+        (void)close(got);
+}
+
+void process_set_up(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        fill(fd);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+uint64_t process_raise_fd_limit(uint64_t wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return wanted;
+    if (limit.rlim_cur >= wanted)
+        return limit.rlim_cur;
+    struct rlimit raised = limit;
+    raised.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &raised) < 0 ? limit.rlim_cur : raised.rlim_cur;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program puts in order about itself before anything else happens.
+#pragma once
+
+#include <stdint.h>
+
+// Descriptors 0 to 2 that came closed are taken by one that can neither be read nor written, so
+// that no socket or file of ours gets such a number and receives what is meant for the log. SIGPIPE
+// is ignored: a reader of the log that goes away is no reason to end. Before any other descriptor
+// is opened.
+void process_set_up(void);
+// The soft limit on descriptors goes up to wanted, as far as the hard one lets it; it never goes
+// down. Returns the limit in force.
+uint64_t process_raise_fd_limit(uint64_t wanted);
