@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/clock.h"
 
-#include <time.h>
-
 static uint64_t read_clock(clockid_t id)
 {
     struct timespec t = {0};
     (void)clock_gettime(id, &t); // cannot fail for these two clocks
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return clock_timespec_ns(t);
 }
 
 uint64_t clock_mono_ns(void)

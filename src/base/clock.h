@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_S UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -11,3 +12,8 @@
 
 uint64_t clock_mono_ns(void);
 uint64_t clock_wall_ns(void);
+
+static inline uint64_t clock_timespec_ns(struct timespec t)
+{
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}

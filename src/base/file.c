@@ -30,16 +30,45 @@ static int read_all(int fd, struct buf *out)
     }
 }
 
-int file_read(const char *path, struct buf *out, struct error *err)
+int file_read_at(int directory, const char *path, struct buf *out, struct error *err)
 {
     if (out->error)
         return error_set(err, out->error, "cannot read '%s': %s", path, strerror(-out->error));
     // O_NONBLOCK: a FIFO without a writer reads as empty instead of blocking the caller for ever.
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    cleanup(fd_closep) int fd =
+        openat(directory, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int r = fd < 0 ? -errno : read_all(fd, out);
     if (r == -EFBIG)
         return error_set(err, r, "cannot read '%s': larger than %zu bytes", path, out->max);
     if (r < 0)
         return error_set(err, r, "cannot read '%s': %s", path, strerror(-r));
     return 0;
+}
+
+int file_read(const char *path, struct buf *out, struct error *err)
+{
+    return file_read_at(AT_FDCWD, path, out, err);
+}
+
+struct file_stamp file_stamp_of(const struct stat *st)
+{
+    return (struct file_stamp){true, st->st_dev, st->st_ino, st->st_size, st->st_mtim, st->st_ctim};
+}
+
+struct file_stamp file_stamp(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? file_stamp_of(&st) : (struct file_stamp){0};
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool file_stamp_equals(const struct file_stamp *a, const struct file_stamp *b)
+{
+    return a->there == b->there && a->device == b->device && a->inode == b->inode &&
+           a->bytes == b->bytes && same_time(a->modified, b->modified) &&
+           same_time(a->changed, b->changed);
 }

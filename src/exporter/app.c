@@ -60,7 +60,7 @@ void app_publish(struct app *a)
 static void on_tick(void *user)
 {
     struct app *a = user;
-    bool jobs_changed = a->hpc && hpc_refresh(a->hpc);
+    bool jobs_changed = a->hpc && hpc_refresh(a->hpc, clock_wall_ns());
     if (jobs_changed)
         publisher_set_jobs(a->publisher, hpc_current(a->hpc));
     if (app_reload_progress(a))
@@ -294,7 +294,7 @@ int app_new(const struct exporter_options *options, struct exporter_config *conf
             app_free(a);
             return error_set(err, r, "out of memory");
         }
-        (void)hpc_refresh(a->hpc); // the first page takes it below
+        (void)hpc_refresh(a->hpc, clock_wall_ns()); // the first page takes it below
     }
     int r = start(a, err);
     if (r < 0) {

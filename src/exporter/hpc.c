@@ -67,25 +67,16 @@ static bool parse_number(struct sv s, uint32_t *out)
     return true;
 }
 
-static bool is_digits(struct sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        if (s.ptr[i] < '0' || s.ptr[i] > '9')
-            return false;
-    }
-    return s.len > 0;
-}
-
 bool hpc_parse_name(struct sv name, uint32_t *out_gpu, uint32_t *out_gpu_instance_id)
 {
     uint32_t gpu, instance = HPC_NO_INSTANCE;
     size_t dot = sv_find_char(name, '.');
     struct sv head = sv_sub(name, 0, dot);
-    if (!is_digits(head) || !parse_number(head, &gpu))
+    if (!parse_number(head, &gpu))
         return false;
     if (dot != (size_t)-1) {
         struct sv tail = sv_sub(name, dot + 1, name.len);
-        if (!is_digits(tail) || !parse_number(tail, &instance))
+        if (!parse_number(tail, &instance))
             return false;
     }
     *out_gpu = gpu;
@@ -183,14 +174,10 @@ static int add_line(struct entry *e, struct map *seen, struct sv line, size_t *l
 static int parse(struct entry *e, struct sv content, size_t *left_out)
 {
     struct map seen = MAP_INIT(LIMIT_HPC_JOBS);
+    struct sv line;
     int r = 0;
-    while (r == 0 && content.len > 0) {
-        size_t end = sv_find_char(content, '\n');
-        struct sv line = sv_sub(content, 0, end);
+    while (r == 0 && sv_next(&content, '\n', &line))
         r = add_line(e, &seen, line, left_out);
-        size_t used = end == (size_t)-1 ? content.len : end + 1;
-        content = (struct sv){content.ptr + used, content.len - used};
-    }
     map_deinit(&seen);
     return r;
 }

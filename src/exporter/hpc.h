@@ -34,13 +34,10 @@ void hpc_jobs_free(struct hpc_jobs *jobs);
 
 // --- The directory, read again only when something in it changed ---
 struct hpc;
-int must_use hpc_new(const char *directory,
-                     struct hpc **out); // -ENOMEM; a missing directory is logged once
+int must_use hpc_new(const char *directory, struct hpc **out); // 0, -ENOMEM
 // To be called every second or so; costs a look at each file. A file that can't be read has no
-// jobs, is logged, and does not stand in the way of the others.
-bool hpc_refresh(struct hpc *h); // true: hpc_current is another object now (the one before is gone)
-// The same at another time of day.
-bool hpc_refresh_at(struct hpc *h, uint64_t now_wall_ns);
-uint64_t hpc_reads(const struct hpc *h);                 // how often the files were read
+// jobs, is logged, and does not stand in the way of the others; a missing directory is logged once.
+// True: hpc_current is another object now (the one before is gone).
+bool hpc_refresh(struct hpc *h, uint64_t now_wall_ns);
 const struct hpc_jobs *hpc_current(const struct hpc *h); // NULL: no directory
 void hpc_free(struct hpc *h);

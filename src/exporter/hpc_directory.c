@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works. A refresh lists the directory and notes of each file what changes with its content
-// (identity, size, mtime, ctime). Only when that differs from the last time are the files read,
+// How it works. A refresh lists the directory and takes each file's stamp (base/file.h). Only when
+// one differs from the last time are the files read,
 // into a new set of jobs that replaces the old one if it is another. A file written twice within
 // the resolution of its timestamps could go unnoticed, so files changed less than SETTLED_NS ago
 // are not taken as known and are read again at the next refresh.
@@ -8,12 +8,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -21,10 +19,7 @@
 
 struct file {
     uint32_t gpu, gpu_instance_id;
-    dev_t device;
-    ino_t inode;
-    off_t size;
-    struct timespec modified, changed;
+    struct file_stamp stamp;
     char name[24]; // two numbers and a dot
 };
 
@@ -39,7 +34,6 @@ struct hpc {
     char *directory;
     struct listing last;
     struct hpc_jobs *current;
-    uint64_t reads;
     int logged_error; // of opening the directory
 };
 
@@ -74,14 +68,9 @@ const struct hpc_jobs *hpc_current(const struct hpc *h)
 
 // --- Listing ---
 
-static uint64_t wall_ns(const struct timespec *t)
+static bool is_settled(struct timespec t, uint64_t now_wall_ns)
 {
-    return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
-}
-
-static bool is_settled(const struct timespec *t, uint64_t now_wall_ns)
-{
-    uint64_t then = wall_ns(t);
+    uint64_t then = clock_timespec_ns(t);
     return then > now_wall_ns + SETTLED_NS || now_wall_ns > then + SETTLED_NS;
 }
 
@@ -97,14 +86,10 @@ static void list_file(struct listing *l, int directory, const char *name, uint64
         l->left_out++;
         return;
     }
-    f.device = st.st_dev;
-    f.inode = st.st_ino;
-    f.size = st.st_size;
-    f.modified = st.st_mtim;
-    f.changed = st.st_ctim;
+    f.stamp = file_stamp_of(&st);
     sv_copy(f.name, sizeof(f.name), sv_from(name));
-    l->settled =
-        l->settled && is_settled(&f.modified, now_wall_ns) && is_settled(&f.changed, now_wall_ns);
+    l->settled = l->settled && is_settled(f.stamp.modified, now_wall_ns) &&
+                 is_settled(f.stamp.changed, now_wall_ns);
     l->files[l->count++] = f;
 }
 
@@ -145,11 +130,6 @@ static int list_directory(DIR *d, uint64_t now_wall_ns, struct listing *out)
     return 0;
 }
 
-static bool times_are_equal(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 static bool listings_are_equal(const struct listing *a, const struct listing *b)
 {
     if (a->count != b->count)
@@ -157,9 +137,7 @@ static bool listings_are_equal(const struct listing *a, const struct listing *b)
     for (size_t i = 0; i < a->count; i++) {
         const struct file *x = &a->files[i];
         const struct file *y = &b->files[i];
-        if (compare_files(x, y) != 0 || x->device != y->device || x->inode != y->inode ||
-            x->size != y->size || !times_are_equal(&x->modified, &y->modified) ||
-            !times_are_equal(&x->changed, &y->changed))
+        if (compare_files(x, y) != 0 || !file_stamp_equals(&x->stamp, &y->stamp))
             return false;
     }
     return true;
@@ -167,40 +145,11 @@ static bool listings_are_equal(const struct listing *a, const struct listing *b)
 
 // --- Reading ---
 
-// 0, negative errno; -EFBIG over the ceiling of out.
-static int read_all(int fd, struct buf *out)
-{
-    for (;;) {
-        char bytes[4096];
-        ssize_t n = read(fd, bytes, sizeof(bytes));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            return 0;
-        buf_add(out, bytes, (size_t)n);
-        if (out->error)
-            return out->error;
-    }
-}
-
-static int read_file(int directory, const char *name, struct buf *out)
-{
-    // Not blocking: what was a file when it was listed may be a pipe now.
-    cleanup(fd_closep) int fd =
-        openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    return S_ISREG(st.st_mode) ? read_all(fd, out) : -EINVAL;
-}
-
 // A file that can't be read is as if it were not there. 0, -ENOMEM.
 static int add_file(struct hpc_jobs *jobs, int directory, const struct file *f)
 {
     struct buf content = BUF_INIT(LIMIT_HPC_FILE_BYTES);
-    int r = read_file(directory, f->name, &content);
+    int r = file_read_at(directory, f->name, &content, NULL);
     if (r == 0)
         r = hpc_jobs_add(jobs, f->gpu, f->gpu_instance_id, buf_sv(&content));
     buf_deinit(&content);
@@ -274,13 +223,12 @@ static bool refresh_from(struct hpc *h, DIR *d, uint64_t now_wall_ns)
         free(now.files);
         return false; // no memory: what was known stays, the next refresh tries again
     }
-    h->reads++;
     free(h->last.files);
     h->last = now;
     return replace(h, jobs);
 }
 
-bool hpc_refresh_at(struct hpc *h, uint64_t now_wall_ns)
+bool hpc_refresh(struct hpc *h, uint64_t now_wall_ns)
 {
     DIR *d = opendir(h->directory);
     if (!d)
@@ -288,14 +236,4 @@ bool hpc_refresh_at(struct hpc *h, uint64_t now_wall_ns)
     bool changed = refresh_from(h, d, now_wall_ns);
     closedir(d);
     return changed;
-}
-
-bool hpc_refresh(struct hpc *h)
-{
-    return hpc_refresh_at(h, clock_wall_ns());
-}
-
-uint64_t hpc_reads(const struct hpc *h)
-{
-    return h->reads;
 }

@@ -44,8 +44,7 @@ static uint64_t start_wall_ns(uint64_t start_ticks)
     static uint64_t known;
     struct timespec since_boot;
     if (known == 0 && clock_gettime(CLOCK_BOOTTIME, &since_boot) == 0) {
-        uint64_t up_ns = (uint64_t)since_boot.tv_sec * NS_PER_S + (uint64_t)since_boot.tv_nsec;
-        known = clock_wall_ns() - up_ns + ticks_to_ns(start_ticks);
+        known = clock_wall_ns() - clock_timespec_ns(since_boot) + ticks_to_ns(start_ticks);
     }
     return known;
 }

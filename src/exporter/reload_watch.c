@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: a file has a signature (device, inode, size, times: one stat) and a hash of its
-// content. An event in any directory that the path leads through, or the poll, compares signatures;
+// How it works: a file has a stamp (base/file.h: one stat) and a hash of its content. An event in
+// any directory that the path leads through, or the poll, compares stamps;
 // when one differs the debounce runs, and after it the content decides. So a busy directory costs
 // one stat an event, and a touch nothing more than a read.
 //
@@ -33,20 +33,12 @@
 #define DIRECTORIES 16 // of both files; a ConfigMap has two a file
 #define LINKS 40       // as the kernel follows
 
-struct signature {
-    bool there;
-    dev_t device;
-    ino_t inode;
-    off_t bytes;
-    struct timespec written, changed;
-};
-
 struct file {
     char path[PATH_MAX]; // absolute; "": none
-    struct signature signature;
+    struct file_stamp stamp;
     uint64_t hash; // of the content seen last
     bool seen;     // hash is set
-    bool racy;     // may have changed without a change of signature
+    bool racy;     // may have changed without a change of its stamp
 };
 
 struct reload_watch {
@@ -69,30 +61,9 @@ struct reload_watch {
 
 // --- One file ---
 
-static struct signature signature_of(const char *path)
+static bool is_recent(const struct file_stamp *s)
 {
-    struct stat st;
-    if (path[0] == '\0' || stat(path, &st) < 0)
-        return (struct signature){0};
-    return (struct signature){true, st.st_dev, st.st_ino, st.st_size, st.st_mtim, st.st_ctim};
-}
-
-static bool time_equals(struct timespec a, struct timespec b)
-{
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-static bool signature_equals(const struct signature *a, const struct signature *b)
-{
-    return a->there == b->there && a->device == b->device && a->inode == b->inode &&
-           a->bytes == b->bytes && time_equals(a->written, b->written) &&
-           time_equals(a->changed, b->changed);
-}
-
-static bool is_recent(const struct signature *s)
-{
-    uint64_t changed_ns = (uint64_t)s->changed.tv_sec * NS_PER_S + (uint64_t)s->changed.tv_nsec;
-    return s->there && changed_ns + RACY_NS > clock_wall_ns();
+    return s->there && clock_timespec_ns(s->changed) + RACY_NS > clock_wall_ns();
 }
 
 // 0; -EFBIG stands for a content of its own (whoever reads it will say so); others: not readable
@@ -113,10 +84,10 @@ static int hash_of(const char *path, uint64_t *out)
 // Looks at the content; true when it is another one than was seen.
 static bool file_settle(struct file *f)
 {
-    f->signature = signature_of(f->path);
-    f->racy = is_recent(&f->signature);
+    f->stamp = file_stamp(f->path);
+    f->racy = is_recent(&f->stamp);
     uint64_t hash = 0;
-    if (!f->signature.there || hash_of(f->path, &hash) < 0)
+    if (!f->stamp.there || hash_of(f->path, &hash) < 0)
         return false;
     bool differs = !f->seen || hash != f->hash;
     f->hash = hash;
@@ -126,8 +97,8 @@ static bool file_settle(struct file *f)
 
 static bool file_is_dirty(const struct file *f)
 {
-    struct signature now = signature_of(f->path);
-    return !signature_equals(&now, &f->signature);
+    struct file_stamp now = file_stamp(f->path);
+    return !file_stamp_equals(&now, &f->stamp);
 }
 
 // --- Directories ---
@@ -280,7 +251,7 @@ static void look(struct reload_watch *w, bool racy_too)
         struct file *f = &w->files[i];
         if (!file_is_dirty(f) && !(racy_too && f->racy))
             continue;
-        f->signature = signature_of(f->path);
+        f->stamp = file_stamp(f->path);
         dirty = true;
     }
     if (dirty)

@@ -7,29 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "io/http_server_internal.h"
-
-static void look_at(struct web_file *f)
-{
-    if (stat(f->path, &f->seen) < 0)
-        f->seen = (struct stat){0};
-}
-
-static bool is_changed(const struct web_file *f)
-{
-    struct stat now;
-    if (stat(f->path, &now) < 0)
-        now = (struct stat){0};
-    return now.st_dev != f->seen.st_dev || now.st_ino != f->seen.st_ino ||
-           now.st_size != f->seen.st_size || now.st_mtim.tv_sec != f->seen.st_mtim.tv_sec ||
-           now.st_mtim.tv_nsec != f->seen.st_mtim.tv_nsec;
-}
 
 bool web_files_changed(const struct web_file files[WEB_FILES_MAX])
 {
     for (size_t i = 0; i < WEB_FILES_MAX; i++) {
-        if (files[i].path && is_changed(&files[i]))
+        if (!files[i].path)
+            continue;
+        struct file_stamp now = file_stamp(files[i].path);
+        if (!file_stamp_equals(&now, &files[i].seen))
             return true;
     }
     return false;
@@ -50,7 +36,7 @@ static int watch(struct web_file *f, const char *path)
     f->path = sv_dup(sv_from(path));
     if (!f->path)
         return -ENOMEM;
-    look_at(f);
+    f->seen = file_stamp(path);
     return 0;
 }
 

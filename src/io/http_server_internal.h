@@ -7,8 +7,8 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/limits.h"
 #include "io/http_server.h"
 #include "io/http_syntax.h"
@@ -21,7 +21,7 @@
 
 struct web_file {
     char *path;
-    struct stat seen; // zeroes: it was not there
+    struct file_stamp seen;
 };
 
 // Immutable but for its count; a TLS connection keeps the one it was set from.

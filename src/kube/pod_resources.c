@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "io/grpc.h"
@@ -29,13 +29,6 @@
 #define KICK_DISTANCE_NS (200 * NS_PER_MS)
 #define GRACE_POLLS 2
 
-// Which file it is. ctime, because a freed inode number is soon used again.
-struct socket_identity {
-    dev_t device;
-    ino_t inode;
-    struct timespec changed;
-};
-
 struct pod_resources {
     struct loop *loop;
     struct pod_resources_config config;
@@ -48,9 +41,8 @@ struct pod_resources {
     uint64_t begun_ns; // the last poll, 0: none yet
 
     struct pod_devices *current; // in force, or NULL
-    bool known;                  // identity is that of a socket that was there
-    struct socket_identity identity;
-    bool use_v1alpha1; // this kubelet does not know v1
+    struct file_stamp socket;    // seen last; none: it was never there
+    bool use_v1alpha1;           // this kubelet does not know v1
     uint64_t grace_until_ns;
     unsigned grace_polls; // good answers still to come in the grace period
 
@@ -249,19 +241,17 @@ static int identify_socket(struct pod_resources *p)
     if (stat(p->socket_path, &st) < 0)
         return -errno;
     p->stats.socket_seen = true;
-    const struct socket_identity *old = &p->identity;
-    if (p->known && old->device == st.st_dev && old->inode == st.st_ino &&
-        old->changed.tv_sec == st.st_ctim.tv_sec && old->changed.tv_nsec == st.st_ctim.tv_nsec)
+    struct file_stamp now = file_stamp_of(&st); // an inode number alone is soon used again
+    if (file_stamp_equals(&now, &p->socket))
         return 0;
-    if (p->known) {
+    if (p->socket.there) {
         log_info("kubelet has restarted", LOG_STR("path", p->socket_path),
                  LOG_LIMIT(p->socket_path));
         p->grace_until_ns = clock_mono_ns() + p->config.restart_grace_ns;
         p->grace_polls = GRACE_POLLS;
         p->use_v1alpha1 = false;
     }
-    p->identity = (struct socket_identity){st.st_dev, st.st_ino, st.st_ctim};
-    p->known = true;
+    p->socket = now;
     return 0;
 }
 

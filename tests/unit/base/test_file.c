@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,9 +80,41 @@ static void a_fifo_without_writer_does_not_block(void **state)
     buf_deinit(&b);
 }
 
+static void a_stamp_changes_with_the_file(void **state)
+{
+    struct stat st;
+    struct file_stamp before = file_stamp(path);
+    assert_true(before.there);
+    assert_int_equal(before.bytes, 50000);
+    assert_int_equal(stat(path, &st), 0);
+    struct file_stamp same = file_stamp_of(&st);
+    assert_true(file_stamp_equals(&before, &same));
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 5}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    struct file_stamp after = file_stamp(path);
+    assert_int_equal(after.modified.tv_sec, 5);
+    assert_false(file_stamp_equals(&before, &after));
+    struct file_stamp none = file_stamp("/nonexistent"), other = {0};
+    assert_false(none.there);
+    assert_true(file_stamp_equals(&none, &other));
+    assert_false(file_stamp_equals(&none, &after));
+}
+
+static void a_name_is_read_in_its_directory(void **state)
+{
+    struct buf b = BUF_INIT(60000);
+    cleanup(fd_closep) int directory = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(file_read_at(directory, path + strlen("/tmp/"), &b, NULL), 0);
+    assert_int_equal(b.len, 50000);
+    assert_int_equal(file_read_at(directory, "podgpu-no-such-file", &b, NULL), -ENOENT);
+    buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stamp_changes_with_the_file),
+        cmocka_unit_test(a_name_is_read_in_its_directory),
         cmocka_unit_test(a_file_is_appended_whole),
         cmocka_unit_test(the_ceiling_is_exact),
         cmocka_unit_test(errors_name_the_path_and_the_reason),

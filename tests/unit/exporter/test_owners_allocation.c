@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "../allocation_sweep.h"
-#include "base/macros.h"
+#include "base/clock.h"
 #include "exporter/attribute.h"
 #include "exporter/hpc.h"
 
@@ -63,11 +63,11 @@ static void refresh(void)
     assert_int_equal(r, allocation_failed ? -ENOMEM : 0);
     if (r < 0)
         return;
-    bool changed = hpc_refresh(h);
+    bool changed = hpc_refresh(h, clock_wall_ns());
     assert_int_equal(changed, hpc_current(h) != NULL);
     if (!changed) {
         assert_true(allocation_failed);
-        assert_true(hpc_refresh(h)); // the next one makes up for it
+        assert_true(hpc_refresh(h, clock_wall_ns())); // the next one makes up for it
     }
     size_t count;
     (void)hpc_jobs_find(hpc_current(h), 0, HPC_NO_INSTANCE, &count);
