@@ -71,6 +71,7 @@
 #define LIMIT_HTTP_HEADERS_MS 5000
 #define LIMIT_HTTP_IDLE_MS 90000
 #define LIMIT_HTTP_SWEEP_MS 250
+#define LIMIT_HTTP_SWEEP_IDLE_MS 1000 // all connections idle: they have 90 s
 #define LIMIT_HTTP_SEND_MS 30000 // one answer: no scrape timeout is longer, and 2.5 MB need 85 KB/s
 #define LIMIT_HTTP_SEND_BUFFER_BYTES                                                               \
     (128u << 10) // kernel memory of a stalled reader; takes the 73 KB page in one call

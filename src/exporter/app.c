@@ -247,7 +247,7 @@ static int start_watching(struct app *a, struct error *err)
         return error_set(err, r, "out of memory");
     uint64_t period_ns = a->config->period_ns[FIELD_CLASS_FAST];
     a->tick_ns = period_ns < NS_PER_S ? period_ns : NS_PER_S;
-    loop_timer_set(a->tick, a->tick_ns, a->tick_ns);
+    loop_timer_every(a->tick, a->tick_ns);
     return 0;
 }
 

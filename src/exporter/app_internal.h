@@ -45,7 +45,8 @@ struct app {
     bool held; // first device page waits for the kubelet's first answer
     uint64_t reloads, reload_failures, config_ok_wall_ns;
     bool config_ok;
-    uint64_t reasons_layout; // inventory layout for which missing fields were logged
+    uint64_t reasons_layout; // inventory layout for which missing fields were logged last
+    uint64_t reasons_due_ns; // when to look again although it is still the same
     struct frame_state logged_state;
     uint8_t *reasons_logged; // one a counter of the config in force: enum frame_status + 1 last logged
     uint64_t down_events;

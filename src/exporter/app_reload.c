@@ -56,6 +56,7 @@ bool app_reload_progress(struct app *a)
     exporter_config_unref(a->config);
     a->config = TAKE_PTR(a->next_config);
     free(TAKE_PTR(a->reasons_logged));
+    a->reasons_due_ns = 0;
     a->routes.reloading = false;
     log_info("configuration in force", LOG_STR("counters", a->config->counters_file));
     app_log_missing(a);

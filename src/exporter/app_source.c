@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "exporter/app_internal.h"
 
+#define REASONS_PERIOD_NS (10 * NS_PER_S)
+
 static int compare_ids(const void *a, const void *b)
 {
     uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
@@ -165,8 +167,12 @@ static enum frame_status field_reason(const struct inventory *inv, const struct 
 // A known name that these GPUs can't give is told once, with its reason.
 void app_log_missing(struct app *a)
 {
-    if (a->inventory.entity_count == 0)
+    uint64_t now_ns = clock_mono_ns();
+    bool seen = a->reasons_layout == a->inventory.layout && now_ns < a->reasons_due_ns;
+    if (a->inventory.entity_count == 0 || seen)
         return;
+    a->reasons_layout = a->inventory.layout;
+    a->reasons_due_ns = now_ns + REASONS_PERIOD_NS;
     const struct counter_list *counters = &a->config->counters;
     if (!a->reasons_logged)
         a->reasons_logged = calloc(counters->count + 1, 1);

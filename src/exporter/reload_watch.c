@@ -312,7 +312,7 @@ int reload_watch_new(struct loop *l, void (*changed)(void *user), void *user,
 void reload_watch_set_timing(struct reload_watch *w, uint64_t debounce_ns, uint64_t poll_ns)
 {
     w->debounce_ns = debounce_ns;
-    loop_timer_set(w->poll, poll_ns, poll_ns);
+    loop_timer_every(w->poll, poll_ns);
 }
 
 // Absolute, so that a change of the working directory does not matter. "" when there is none or it

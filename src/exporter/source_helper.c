@@ -165,11 +165,12 @@ static void note_volume(struct source_helper *h, size_t bytes)
     h->window_bytes += bytes;
 }
 
-// Bytes read; 0 nothing there (or the child closed, see closed_ns).
-static size_t read_some(struct source_helper *h)
+// Bytes read; 0 nothing there (or the child closed, see closed_ns). *out_more: the socket may hold more.
+static size_t read_some(struct source_helper *h, bool *out_more)
 {
     char *space;
     size_t room;
+    *out_more = false;
     if (frame_reader_space(&h->reader, &space, &room) < 0) {
         break_off(h, "out of memory");
         return 0;
@@ -181,6 +182,7 @@ static size_t read_some(struct source_helper *h)
     if (n > 0) {
         frame_reader_commit(&h->reader, (size_t)n);
         note_volume(h, (size_t)n);
+        *out_more = (size_t)n == room;
         return (size_t)n;
     }
     if (n == 0 || errno != EAGAIN) {
@@ -190,11 +192,13 @@ static size_t read_some(struct source_helper *h)
     return 0;
 }
 
-static void read_frames(struct source_helper *h)
+// to_end: the child is gone, so its end of the stream has to be found as well.
+static void read_frames(struct source_helper *h, bool to_end)
 {
     size_t total = 0;
-    while (h->watch && total < LIMIT_FRAME_TURN_BYTES) {
-        size_t n = read_some(h);
+    bool more = true;
+    while (h->watch && (more || to_end) && total < LIMIT_FRAME_TURN_BYTES) {
+        size_t n = read_some(h, &more);
         if (n == 0)
             return;
         total += n;
@@ -266,7 +270,7 @@ static void on_ready(void *user, unsigned events)
     if (events & LOOP_WRITABLE)
         send_out(h);
     if (events & LOOP_READABLE)
-        read_frames(h);
+        read_frames(h, false);
     (void)leave(h);
 }
 
@@ -275,7 +279,7 @@ static void on_ended(void *user, int exit_status, int term_signal)
     struct source_helper *h = user;
     h->busy = true;
     if (!h->killed)
-        read_frames(h); // what it said before it went
+        read_frames(h, true); // what it said before it went
     loop_process_free(TAKE_PTR(h->process));
     if (!h->freed)
         h->events->ended(h->user, exit_status, term_signal);

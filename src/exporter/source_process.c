@@ -5,7 +5,7 @@
 // failure, then after a wait that doubles from 1 s to 60 s, half of it random. A helper that lived
 // for 60 s starts this anew.
 //
-// Hang. Every 250 ms the call page is read; a call older than the deadline costs the helper its
+// Hang. Once a second the call page is read (more often with a short deadline); a call older than the deadline costs the helper its
 // life (SIGKILL), and the next one gets `--skip INDEX` for the GPU that was asked. A helper also
 // hangs when it says no HELLO within 10 s, or takes no WATCH within the deadline, or when, with
 // GPUs to sample, neither a frame nor a vendor call happens for long (four of its shortest periods
@@ -528,7 +528,6 @@ static int copy_config(struct source_process *s, const struct source_process_con
     s->config.library = sv_dup(sv_from(config->library ? config->library : ""));
     s->config.kmsg_path = sv_dup(sv_from(config->kmsg_path ? config->kmsg_path : ""));
     struct source_process_timing *t = &s->config.timing;
-    set_default(&t->watchdog_ns, 250 * NS_PER_MS);
     set_default(&t->hello_ns, 10 * NS_PER_S);
     set_default(&t->backoff_least_ns, NS_PER_S);
     set_default(&t->backoff_most_ns, 60 * NS_PER_S);
@@ -536,6 +535,8 @@ static int copy_config(struct source_process *s, const struct source_process_con
     set_default(&t->probe_ns, 300 * NS_PER_S);
     set_default(&t->patience_ns, NS_PER_S);
     set_default(&s->config.call_deadline_ns, 10 * NS_PER_S);
+    uint64_t tenth_ns = s->config.call_deadline_ns / 10 + 1;
+    set_default(&t->watchdog_ns, tenth_ns < NS_PER_S ? tenth_ns : NS_PER_S);
     s->skips.wait_ns = t->probe_ns;
     s->skips.most_wait_ns = PROBE_WAIT_MOST * t->probe_ns;
     bool whole = s->config.path && s->config.source && s->config.library && s->config.kmsg_path;
@@ -568,7 +569,7 @@ int source_process_new(struct loop *l, const struct source_process_config *confi
     r = start(s, err);
     if (r < 0)
         return r;
-    loop_timer_set(s->watchdog, s->config.timing.watchdog_ns, s->config.timing.watchdog_ns);
+    loop_timer_every(s->watchdog, s->config.timing.watchdog_ns);
     *out = TAKE_PTR(s);
     return 0;
 }

@@ -22,6 +22,7 @@
 #include "io/grpc_wire.h"
 
 #define READ_BYTES 16384
+#define BATCH_BYTES 4096 // a request with its preface has 170
 #define READS_PER_TURN 16                 // then other watches get their turn
 #define CONNECT_RETRY_NS (10 * NS_PER_MS) // the listener's backlog is full
 #define TEXT_BYTES 256
@@ -55,8 +56,10 @@ struct grpc_call {
     int fd;
     nghttp2_session *session;
     int32_t stream;
-    const uint8_t *out; // of nghttp2, still to be written
-    size_t out_len;
+    const uint8_t *piece; // of nghttp2, not yet in batch
+    size_t piece_len;
+    uint8_t batch[BATCH_BYTES]; // pieces on their way, so that one call writes several
+    size_t batch_len, batch_sent;
     bool out_broken; // the peer reads no more; what it said before may still come
 
     struct response response;
@@ -97,7 +100,7 @@ static void disconnect(struct grpc_call *c)
     nghttp2_session_del(TAKE_PTR(c->session));
     fd_closep(&c->fd);
     c->fd = -1;
-    c->out_len = 0;
+    c->piece_len = c->batch_len = c->batch_sent = 0;
 }
 
 // The call is over: nothing of it is left on the loop when the caller hears so. Last thing to do
@@ -352,20 +355,40 @@ static int new_session(struct grpc_call *c)
 
 // --- Bytes ---
 
-// Writes what is to be written. False: the call is concluded.
-static bool flush(struct grpc_call *c)
+// Fills the batch, which is empty, from what nghttp2 has to say. False: there is nothing.
+static bool fill_batch(struct grpc_call *c)
 {
-    while (!c->out_broken) {
-        if (c->out_len == 0) {
-            ssize_t n = nghttp2_session_mem_send(c->session, &c->out);
+    c->batch_len = c->batch_sent = 0;
+    while (c->batch_len < sizeof(c->batch)) {
+        if (c->piece_len == 0) {
+            ssize_t n = nghttp2_session_mem_send(c->session, &c->piece);
             if (n < 0)
                 conclude(c, n == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO, 0,
                          nghttp2_strerror((int)n));
             if (n <= 0)
                 break;
-            c->out_len = (size_t)n;
+            c->piece_len = (size_t)n;
         }
-        ssize_t sent = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
+        size_t room = sizeof(c->batch) - c->batch_len;
+        size_t len = c->piece_len < room ? c->piece_len : room;
+        memcpy(c->batch + c->batch_len, c->piece, len);
+        c->batch_len += len;
+        c->piece += len;
+        c->piece_len -= len;
+    }
+    return c->batch_len > 0;
+}
+
+static bool is_batch_sent(const struct grpc_call *c)
+{
+    return c->batch_sent == c->batch_len;
+}
+
+// Writes what is to be written. False: the call is concluded.
+static bool flush(struct grpc_call *c)
+{
+    while (!c->out_broken && (!is_batch_sent(c) || fill_batch(c))) {
+        ssize_t sent = send(c->fd, c->batch + c->batch_sent, c->batch_len - c->batch_sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -374,8 +397,7 @@ static bool flush(struct grpc_call *c)
             c->out_broken = true;
             break;
         }
-        c->out += sent;
-        c->out_len -= (size_t)sent;
+        c->batch_sent += (size_t)sent;
     }
     return !c->concluded;
 }
@@ -383,7 +405,7 @@ static bool flush(struct grpc_call *c)
 // Something waits to be written that the peer does not take.
 static bool is_blocked(const struct grpc_call *c)
 {
-    return c->out_len > 0 && !c->out_broken;
+    return !is_batch_sent(c) && !c->out_broken;
 }
 
 // One read's worth. True: more may be there.
@@ -406,7 +428,7 @@ static bool take_bytes(struct grpc_call *c)
     }
     if (!c->concluded && flush(c) && !nghttp2_session_want_read(c->session))
         conclude(c, -EPROTO, 0, "the session ended without an answer");
-    return !c->concluded && !is_blocked(c);
+    return !c->concluded && !is_blocked(c) && n == (ssize_t)sizeof(bytes);
 }
 
 // Answers to PING and SETTINGS go out before more comes in, so a peer that sends without reading
@@ -437,25 +459,32 @@ static int connect_once(struct grpc_call *c)
     int r = new_session(c);
     if (r < 0)
         return r;
-    return loop_fd_new(c->loop, c->fd, LOOP_READABLE | LOOP_WRITABLE, on_ready, c, &c->watch);
+    (void)flush(c); // a local socket is connected at once
+    return loop_fd_new(c->loop, c->fd, is_blocked(c) ? LOOP_WRITABLE : LOOP_READABLE, on_ready, c,
+                       &c->watch);
 }
 
-static void on_connect_due(void *user)
+static void start(struct grpc_call *c)
 {
-    struct grpc_call *c = user;
     int r = connect_once(c);
-    if (r == 0)
-        return;
     if (r == -EAGAIN) {
         // A Unix socket whose backlog is full says so at once; there is nothing to wait on but
         // time.
         fd_closep(&c->fd);
         c->fd = -1;
         loop_timer_set(c->connect_timer, CONNECT_RETRY_NS, 0);
-        return;
+    } else if (r < 0) {
+        conclude_errno(c, r);
     }
-    conclude_errno(c, r);
-    settle(c);
+}
+
+static void on_connect_due(void *user)
+{
+    struct grpc_call *c = user;
+    if (!c->concluded)
+        start(c);
+    if (c->concluded)
+        settle(c);
 }
 
 static void on_deadline(void *user)
@@ -496,7 +525,9 @@ static int init(struct grpc_call *c)
     if (r < 0)
         return r;
     loop_timer_set(c->deadline, config->deadline_ns, 0);
-    loop_timer_set(c->connect_timer, 0, 0);
+    start(c);
+    if (c->concluded)
+        loop_timer_set(c->connect_timer, 0, 0); // done is not called from in here
     return 0;
 }
 

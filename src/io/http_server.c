@@ -405,7 +405,7 @@ static int make_timers(struct http_server *s)
     if (r == 0 && s->web_config_path)
         r = loop_timer_new(s->loop, look_at_files, s, &s->watch_files);
     if (r == 0 && s->watch_files)
-        loop_timer_set(s->watch_files, WATCH_FILES_NS, WATCH_FILES_NS);
+        loop_timer_every(s->watch_files, WATCH_FILES_NS);
     return r;
 }
 

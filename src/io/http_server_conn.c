@@ -49,9 +49,21 @@ static bool has_room(const struct http_server *s)
     return s->stats.open < LIMIT_HTTP_CONNECTIONS && !s->is_closing;
 }
 
-static void start_sweep(struct http_server *s)
+// Often only while it matters: idle connections, which scrapers keep open all day, can wait.
+static void set_sweep(struct http_server *s, uint64_t period_ns)
 {
-    loop_timer_set(s->sweep, LIMIT_HTTP_SWEEP_MS * NS_PER_MS, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
+    if (s->sweep_period_ns == period_ns)
+        return;
+    s->sweep_period_ns = period_ns;
+    if (period_ns > 0)
+        loop_timer_every(s->sweep, period_ns);
+    else
+        loop_timer_stop(s->sweep);
+}
+
+static void sweep_often(struct http_server *s)
+{
+    set_sweep(s, LIMIT_HTTP_SWEEP_MS * NS_PER_MS);
 }
 
 void http_conn_closed(struct http_conn *c)
@@ -65,7 +77,7 @@ void http_conn_closed(struct http_conn *c)
     *c = (struct http_conn){0};
     s->stats.open--;
     if (s->stats.open == 0)
-        loop_timer_stop(s->sweep);
+        set_sweep(s, 0);
     set_accepting(s, has_room(s));
 }
 
@@ -128,20 +140,21 @@ void http_conn_sweep(void *user)
 {
     struct http_server *s = user;
     uint64_t now_ns = loop_now_ns(s->loop);
+    bool all_idle = true;
     for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
         struct http_conn *c = &s->conns[i];
         if (c->phase == CONN_FREE || c->is_shut)
             continue;
         if (c->phase == CONN_IDLE)
             look_at_idle(c, now_ns);
+        all_idle = all_idle && c->phase == CONN_IDLE;
         if (c->is_shut || !is_past_deadline(c, now_ns))
             continue;
         s->stats.timed_out += c->phase != CONN_IDLE;
         http_conn_shut(c);
     }
     set_accepting(s, has_room(s)); // also after a pause for want of descriptors
-    if (s->stats.open == 0)
-        loop_timer_stop(s->sweep);
+    set_sweep(s, s->stats.open == 0 ? 0 : (all_idle ? LIMIT_HTTP_SWEEP_IDLE_MS : LIMIT_HTTP_SWEEP_MS) * NS_PER_MS);
 }
 
 // --- Caps ---
@@ -217,8 +230,8 @@ static void hand_over(struct http_server *s, struct http_conn *c,
                       const struct sockaddr_storage *from, socklen_t bytes)
 {
     struct http_daemon *d = s->web->tls ? &s->tls : &s->plain;
-    if (s->stats.open++ == 0)
-        start_sweep(s);
+    s->stats.open++;
+    sweep_often(s);
     s->stats.connections++;
     s->arriving = c;
     int fd = c->fd;
@@ -267,7 +280,7 @@ static bool accept_one(struct http_listener *l)
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
         // Out of descriptors or memory: the sweep, or the next connection that ends, asks again.
         set_accepting(l->server, false);
-        start_sweep(l->server);
+        sweep_often(l->server);
     }
     return false;
 }

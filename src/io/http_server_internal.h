@@ -154,6 +154,7 @@ struct http_server {
     struct http_daemon plain, tls;
     struct loop_timer *again; // libmicrohttpd has more to do
     struct loop_timer *sweep; // deadlines
+    uint64_t sweep_period_ns; // 0: it rests
     struct http_auth auth;
     struct http_conn *arriving; // between MHD_add_connection and its notification
     unsigned shut;              // of the open ones

@@ -26,6 +26,7 @@ struct loop {
     unsigned jobs;         // queued or running
     int status;
     bool stopped;
+    bool in_timer; // a timer's callback is running
 };
 
 // What all watches start with.
@@ -136,6 +137,14 @@ static void timer_arm(struct loop_timer *t)
     (void)uv_timer_start(&t->uv, timer_fired, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
+// libuv runs all timers that are due before it looks at descriptors again: one that always set
+// itself anew would keep it there, so it has to wait for the next millisecond.
+static void timer_arm_at_once(struct loop_timer *t)
+{
+    uv_update_time(&t->watch.loop->uv);
+    (void)uv_timer_start(&t->uv, timer_fired, t->watch.loop->in_timer ? 1 : 0, 0);
+}
+
 static void timer_fired(uv_timer_t *h)
 {
     struct loop_timer *t = container_of(h, struct loop_timer, uv);
@@ -148,7 +157,9 @@ static void timer_fired(uv_timer_t *h)
         t->due_ns += (late_ns / t->repeat_ns + 1) * t->repeat_ns;
         timer_arm(t);
     }
+    l->in_timer = true;
     t->fired(t->watch.user);
+    l->in_timer = false;
     turn_end(l);
 }
 
@@ -169,6 +180,16 @@ void loop_timer_set(struct loop_timer *t, uint64_t delay_ns, uint64_t repeat_ns)
     uint64_t now_ns = uv_hrtime();
     t->due_ns = delay_ns > UINT64_MAX / 2 - now_ns ? UINT64_MAX / 2 : now_ns + delay_ns;
     t->repeat_ns = repeat_ns;
+    if (delay_ns == 0)
+        timer_arm_at_once(t);
+    else
+        timer_arm(t);
+}
+
+void loop_timer_every(struct loop_timer *t, uint64_t period_ns)
+{
+    t->due_ns = (uv_hrtime() / period_ns + 1) * period_ns;
+    t->repeat_ns = period_ns;
     timer_arm(t);
 }
 

@@ -69,7 +69,7 @@ struct pod_resources_stats {
 
 struct pod_resources_config {
     const char *socket_path;   // "/var/lib/kubelet/pod-resources/kubelet.sock"
-    uint64_t interval_ns;      // between polls
+    uint64_t interval_ns;      // between polls, which come at its multiples on CLOCK_MONOTONIC
     uint64_t deadline_ns;      // of a call
     uint64_t max_age_ns;       // how long the last good list is kept over failures (60 s)
     uint64_t restart_grace_ns; // how long rows that vanish right after a reconnect are kept (30 s)
