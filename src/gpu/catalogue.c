@@ -48,35 +48,3 @@ const char *field_nearest_name(struct sv name)
     }
     return nearest;
 }
-
-bool field_is_profiling(uint16_t id)
-{
-    return id >= 1001 && id <= 1099;
-}
-
-const char *field_level_text(enum field_level level)
-{
-    switch (level) {
-    case FIELD_LEVEL_NONE:
-        return "global";
-    case FIELD_LEVEL_GPU:
-        return "GPU";
-    case FIELD_LEVEL_VGPU:
-        return "VGPU";
-    case FIELD_LEVEL_SWITCH:
-        return "SWITCH";
-    case FIELD_LEVEL_GPU_I:
-        return "GPU_I";
-    case FIELD_LEVEL_GPU_CI:
-        return "GPU_CI";
-    case FIELD_LEVEL_LINK:
-        return "LINK";
-    case FIELD_LEVEL_CPU:
-        return "CPU";
-    case FIELD_LEVEL_CPU_CORE:
-        return "CPU_CORE";
-    case FIELD_LEVEL_CONNECTX:
-        return "CONNECTX";
-    }
-    return "unknown";
-}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The field catalogue: every field id and name of NVIDIA DCGM up to 4.6 with its aliases, type,
-// level and unit, and what podgpu knows of where its value comes from. The rows are generated
+// The field catalogue: every field id and name of NVIDIA DCGM up to 4.6 with its aliases, type and
+// level, and what podgpu knows of where its value comes from. The rows are generated
 // (script/make-catalogue) from data/dcgm-fields.tsv into catalogue_table.c; ids are NVIDIA's public
 // field ids and never move.
 #pragma once
@@ -59,8 +59,6 @@ struct field_info {
     uint8_t origin;         // enum field_origin
     uint8_t cost;           // enum field_class
     const char *name;       // the name that counters files use most: DCGM_FI_* of DCGM 4.5
-    const char *unit;       // "MHz", "MiB", "ratio0-1", ...
-    const char *what;       // one plain line for docs/metrics.md
 };
 
 // One accepted spelling. Aliases, old and 4.6 names and the lower-case 1.x names are all rows.
@@ -74,14 +72,9 @@ extern const size_t field_table_count;
 extern const struct field_name field_name_table[]; // ascending by name (strcmp)
 extern const size_t field_name_table_count;
 
-// Ids of dcgm-exporter's own counters; they are in the table too, typed FIELD_I64.
-#define FIELD_EXP_XID_ERRORS_COUNT 9001
-#define FIELD_EXP_CLOCK_EVENTS_COUNT 9002
-#define FIELD_EXP_GPU_HEALTH_STATUS 9003
-#define FIELD_EXP_P2P_STATUS 9004
+// From here on: dcgm-exporter's own counters; they are in the table too, typed FIELD_I64.
 #define FIELD_EXP_FIRST 9001
 
-#define FIELD_DRIVER_VERSION 1
 #define FIELD_XID_ERRORS 230
 
 // NULL when unknown. Static storage.
@@ -89,6 +82,3 @@ const struct field_info *field_find(uint16_t id);
 const struct field_info *field_find_by_name(struct sv name);
 // The known spelling closest to name, or NULL when none is near (for "did you mean").
 const char *field_nearest_name(struct sv name);
-// True for the profiling fields 1001..1099, which NVML gives through GPM only.
-bool field_is_profiling(uint16_t id);
-const char *field_level_text(enum field_level level); // "GPU", "GPU_I", ...

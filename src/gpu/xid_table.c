@@ -3,526 +3,182 @@
 #include "gpu/xid.h"
 
 // clang-format off
-const struct xid_info xid_table[] = {
-    {0, XID_INFO, "No Error", NULL, "no error", "none"},
-    {1, XID_UNKNOWN, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_FIFO_ERROR_FIFO_METHOD",
-     "reserved or retired code", "contact-support"},
-    {2, XID_UNKNOWN, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_FIFO_ERROR_SW_METHOD",
-     "reserved or retired code", "contact-support"},
-    {3, XID_UNKNOWN, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_FIFO_ERROR_UNK_METHOD",
-     "reserved or retired code", "contact-support"},
-    {4, XID_UNKNOWN, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_FIFO_ERROR_CHANNEL_BUSY",
-     "reserved or retired code", "contact-support"},
-    {5, XID_UNKNOWN, "Unused",
-     "ROBUST_CHANNEL_FIFO_ERROR_RUNOUT_OVERFLOW",
-     "reserved or retired code", "contact-support"},
-    {6, XID_UNKNOWN, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_FIFO_ERROR_PARSE_ERR",
-     "reserved or retired code", "contact-support"},
-    {7, XID_UNKNOWN, "Invalid or corrupted push buffer address",
-     "ROBUST_CHANNEL_FIFO_ERROR_PTE_ERR",
-     "reserved or retired code", "contact-support"},
-    {8, XID_APPLICATION, "GPU stopped processing",
-     "ROBUST_CHANNEL_FIFO_ERROR_IDLE_TIMEOUT",
-     "channel idle timeout, engine hung", "restart-app"},
-    {9, XID_UNKNOWN, "Driver error programming GPU",
-     "ROBUST_CHANNEL_GR_ERROR_INSTANCE",
-     "reserved or retired code", "contact-support"},
-    {10, XID_UNKNOWN, "Unused",
-     "ROBUST_CHANNEL_GR_ERROR_SINGLE_STEP",
-     "reserved or retired code", "contact-support"},
-    {11, XID_APPLICATION, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_GR_ERROR_MISSING_HW",
-     "bad command stream (missing hw method)", "restart-app"},
-    {12, XID_UNKNOWN, "Driver error handling GPU exception",
-     "ROBUST_CHANNEL_GR_ERROR_SW_METHOD",
-     "reserved or retired code", "contact-support"},
-    {13, XID_APPLICATION, "Graphics Engine Exception",
-     "ROBUST_CHANNEL_GR_EXCEPTION / ROBUST_CHANNEL_GR_ERROR_SW_NOTIFY",
-     "SM/graphics engine exception: illegal address, illegal instruction, bad program; usually app fault", "restart-app"},
-    {14, XID_INFO, "Unused",
-     "ROBUST_CHANNEL_FAKE_ERROR",
-     "simulated channel error", "none"},
-    {15, XID_UNKNOWN, "Unused",
-     "ROBUST_CHANNEL_SCANLINE_TIMEOUT",
-     "reserved or retired code", "contact-support"},
-    {16, XID_UNKNOWN, "Display engine hung",
-     "ROBUST_CHANNEL_VBLANK_CALLBACK_TIMEOUT",
-     "reserved or retired code", "contact-support"},
-    {17, XID_UNKNOWN, "Unused",
-     "ROBUST_CHANNEL_PARAMETER_ERROR",
-     "reserved or retired code", "contact-support"},
-    {18, XID_UNKNOWN, "Bus mastering disabled in PCI Config Space",
-     "ROBUST_CHANNEL_BUS_MASTER_TIMEOUT_ERROR",
-     "reserved or retired code", "contact-support"},
-    {19, XID_UNKNOWN, "Display Engine error",
-     "ROBUST_CHANNEL_DISP_MISSED_NOTIFIER",
-     "reserved or retired code", "contact-support"},
-    {20, XID_UNKNOWN, "Invalid or corrupted Mpeg push buffer",
-     "ROBUST_CHANNEL_MPEG_ERROR_SW_METHOD",
-     "reserved or retired code", "contact-support"},
-    {21, XID_UNKNOWN, "Invalid or corrupted Motion Estimation push buffer",
-     "ROBUST_CHANNEL_ME_ERROR_SW_METHOD",
-     "reserved or retired code", "contact-support"},
-    {22, XID_UNKNOWN, "Invalid or corrupted Video Processor push buffer",
-     "ROBUST_CHANNEL_VP_ERROR_SW_METHOD",
-     "reserved or retired code", "contact-support"},
-    {23, XID_UNKNOWN, "Unused",
-     "ROBUST_CHANNEL_RC_LOGGING_ENABLED",
-     "reserved or retired code", "contact-support"},
-    {24, XID_UNKNOWN, "GPU semaphore timeout",
-     "ROBUST_CHANNEL_GR_SEMAPHORE_TIMEOUT",
-     "reserved or retired code", "contact-support"},
-    {25, XID_APPLICATION, "Invalid or illegal push buffer stream",
-     "ROBUST_CHANNEL_GR_ILLEGAL_NOTIFY",
-     "illegal notifier in command stream", "restart-app"},
-    {26, XID_UNKNOWN, "Framebuffer timeout",
-     "ROBUST_CHANNEL_FIFO_ERROR_FBISTATE_TIMEOUT",
-     "reserved or retired code", "contact-support"},
-    {27, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_VP_ERROR",
-     "reserved or retired code", "contact-support"},
-    {28, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_VP2_ERROR",
-     "reserved or retired code", "contact-support"},
-    {29, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_BSP_ERROR",
-     "reserved or retired code", "contact-support"},
-    {30, XID_UNKNOWN, "GPU semaphore access error",
-     "ROBUST_CHANNEL_BAD_ADDR_ACCESS",
-     "reserved or retired code", "contact-support"},
-    {31, XID_APPLICATION, "GPU memory page fault",
-     "ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT",
-     "MMU page fault by app or driver: bad pointer, use after free", "restart-app"},
-    {32, XID_APPLICATION, "Invalid or corrupted push buffer stream",
-     "ROBUST_CHANNEL_PBDMA_ERROR",
-     "host DMA engine saw corrupt push buffer (app, or PCIe signal quality)", "restart-app"},
-    {33, XID_UNKNOWN, "Internal micro-controller error",
-     "ROBUST_CHANNEL_SEC_ERROR",
-     "reserved or retired code", "contact-support"},
-    {34, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_MSVLD_ERROR",
-     "reserved or retired code", "contact-support"},
-    {35, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_MSPDEC_ERROR",
-     "reserved or retired code", "contact-support"},
-    {36, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_MSPPP_ERROR",
-     "reserved or retired code", "contact-support"},
-    {37, XID_INFO, "Driver firmware error",
-     "ROBUST_CHANNEL_FECS_ERR_UNIMP_FIRMWARE_METHOD",
-     "context-switch firmware got an unknown method", "none"},
-    {38, XID_INFO, "Driver firmware error",
-     "ROBUST_CHANNEL_FECS_ERR_WATCHDOG_TIMEOUT",
-     "context-switch firmware watchdog", "none"},
-    {39, XID_APPLICATION, "Unused",
-     "ROBUST_CHANNEL_CE0_ERROR",
-     "copy engine 0 exception", "restart-app"},
-    {40, XID_APPLICATION, "Unused",
-     "ROBUST_CHANNEL_CE1_ERROR",
-     "copy engine 1 exception", "restart-app"},
-    {41, XID_APPLICATION, "Unused",
-     "ROBUST_CHANNEL_CE2_ERROR",
-     "copy engine 2 exception", "restart-app"},
-    {42, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_VIC_ERROR",
-     "reserved or retired code", "contact-support"},
-    {43, XID_APPLICATION, "GPU stopped processing",
-     "ROBUST_CHANNEL_RESETCHANNEL_VERIF_ERROR",
-     "channel reset after user fault; GPU healthy, app dead", "none"},
-    {44, XID_INFO, "Graphics Engine fault during context switch",
-     "ROBUST_CHANNEL_GR_FAULT_DURING_CTXSW",
-     "graphics fault during context switch", "none"},
-    {45, XID_APPLICATION, "Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda",
-     "ROBUST_CHANNEL_PREEMPTIVE_REMOVAL",
-     "channels torn down after another error or on kill/Ctrl-C; follow the earlier code", "follow-earlier-xid"},
-    {46, XID_CRITICAL, "GPU stopped processing",
-     "ROBUST_CHANNEL_GPU_TIMEOUT_ERROR",
-     "GPU stopped responding to channel timeout", "drain+reset-gpu"},
-    {47, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_NVENC0_ERROR",
-     "reserved or retired code", "contact-support"},
-    {48, XID_CRITICAL, "Double Bit ECC Error",
-     "ROBUST_CHANNEL_GPU_ECC_DBE",
-     "uncorrectable (double-bit) ECC error; look for 63/64 (remap) or 94/95 (containment) next", "check-63/64/94/95"},
-    {49, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_CONSTANT_LEVEL_SET_BY_REGISTRY",
-     "reserved or retired code", "contact-support"},
-    {50, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_LEVEL_TRANSITION_DUE_TO_RC_ERROR",
-     "reserved or retired code", "contact-support"},
-    {51, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_STRESS_TEST_FAILURE",
-     "reserved or retired code", "contact-support"},
-    {52, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_LEVEL_TRANS_DUE_TO_TEMP_RISE",
-     "reserved or retired code", "contact-support"},
-    {53, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_TEMP_REDUCED_CLOCKING",
-     "reserved or retired code", "contact-support"},
-    {54, XID_CRITICAL, "Auxiliary power is not connected to the GPU board",
-     "SILENT_RUNNING_PWR_REDUCED_CLOCKING",
-     "auxiliary power cable missing or bad", "check-power-cabling"},
-    {55, XID_UNKNOWN, "Unused",
-     "SILENT_RUNNING_TEMPERATURE_READ_ERROR",
-     "reserved or retired code", "contact-support"},
-    {56, XID_UNKNOWN, "Display Engine error",
-     "DISPLAY_CHANNEL_EXCEPTION",
-     "reserved or retired code", "contact-support"},
-    {57, XID_UNKNOWN, "Error programming video memory interface",
-     "FB_LINK_TRAINING_FAILURE_ERROR",
-     "reserved or retired code", "contact-support"},
-    {58, XID_UNKNOWN, "Unstable video memory interface detected",
-     "FB_MEMORY_ERROR",
-     "reserved or retired code", "contact-support"},
-    {59, XID_UNKNOWN, "Internal micro-controller error",
-     "PMU_ERROR",
-     "reserved or retired code", "contact-support"},
-    {60, XID_APPLICATION, "Video processor exception",
-     "ROBUST_CHANNEL_SEC2_ERROR",
-     "SEC2/video security processor exception", "restart-app"},
-    {61, XID_UNKNOWN, "Internal micro-controller breakpoint/warning",
-     "PMU_BREAKPOINT",
-     "reserved or retired code", "contact-support"},
-    {62, XID_CRITICAL, "Internal micro-controller halt",
-     "PMU_HALT_ERROR",
-     "internal micro-controller (PMU) halted", "drain+reset-gpu"},
-    {63, XID_WARNING, "ECC page retirement or row remapping recording event",
-     "INFOROM_DRAM_RETIREMENT_EVENT",
-     "row remap or page retirement recorded; takes effect at next reset", "none"},
-    {64, XID_CRITICAL, "ECC page retirement or row remapper recording failure",
-     "INFOROM_DRAM_RETIREMENT_FAILURE",
-     "row remap or page retirement could not be recorded", "drain+reset-gpu"},
-    {65, XID_UNKNOWN, "Video processor exception",
-     "ROBUST_CHANNEL_NVENC1_ERROR",
-     "reserved or retired code", "contact-support"},
-    {66, XID_INFO, "Illegal access by driver",
-     "ROBUST_CHANNEL_FECS_ERR_REG_ACCESS_VIOLATION",
-     "context-switch firmware register access violation", "none"},
-    {67, XID_INFO, "Illegal access by driver",
-     "ROBUST_CHANNEL_FECS_ERR_VERIF_VIOLATION",
-     "context-switch firmware verification violation", "none"},
-    {68, XID_APPLICATION, "NVDEC0 Exception",
-     "ROBUST_CHANNEL_NVDEC0_ERROR",
-     "video decoder 0 exception", "restart-app"},
-    {69, XID_APPLICATION, "Graphics Engine class error",
-     "ROBUST_CHANNEL_GR_CLASS_ERROR",
-     "graphics class/method error (app)", "restart-app"},
-    {70, XID_APPLICATION, "CE3: Unknown Error",
-     "ROBUST_CHANNEL_CE3_ERROR",
-     "copy engine 3", "restart-app"},
-    {71, XID_APPLICATION, "CE4: Unknown Error",
-     "ROBUST_CHANNEL_CE4_ERROR",
-     "copy engine 4", "restart-app"},
-    {72, XID_APPLICATION, "CE5: Unknown Error",
-     "ROBUST_CHANNEL_CE5_ERROR",
-     "copy engine 5", "restart-app"},
-    {73, XID_UNKNOWN, "NVENC2 Error",
-     "ROBUST_CHANNEL_NVENC2_ERROR",
-     "reserved or retired code", "contact-support"},
-    {74, XID_CRITICAL, "NVLINK Error",
-     "NVLINK_ERROR",
-     "NVLink error up to Hopper: decode register words in the log, may be cable, peer or switch", "nvlink-triage"},
-    {75, XID_APPLICATION, "CE6: Unknown Error",
-     "ROBUST_CHANNEL_CE6_ERROR",
-     "copy engine 6", "restart-app"},
-    {76, XID_APPLICATION, "CE7: Unknown Error",
-     "ROBUST_CHANNEL_CE7_ERROR",
-     "copy engine 7", "restart-app"},
-    {77, XID_APPLICATION, "CE8: Unknown Error",
-     "ROBUST_CHANNEL_CE8_ERROR",
-     "copy engine 8", "restart-app"},
-    {78, XID_WARNING, "vGPU Start Error",
-     "VGPU_START_ERROR",
-     "vGPU start failure (version mismatch)", "update-driver"},
-    {79, XID_CRITICAL, "GPU has fallen off the bus",
-     "ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS",
-     "GPU unreachable over PCIe", "reboot-node"},
-    {80, XID_APPLICATION, "Corrupted data sent to GPU",
-     "PBDMA_PUSHBUFFER_CRC_MISMATCH",
-     "push-buffer CRC mismatch", "restart-app"},
-    {81, XID_UNKNOWN, "VGA Subsystem Error",
-     "ROBUST_CHANNEL_VGA_SUBSYSTEM_ERROR",
-     "reserved or retired code", "contact-support"},
-    {82, XID_APPLICATION, "NVJPG0 Error",
-     "ROBUST_CHANNEL_NVJPG0_ERROR",
-     "JPEG engine 0", "restart-app"},
-    {83, XID_APPLICATION, "NVDEC1 Error",
-     "ROBUST_CHANNEL_NVDEC1_ERROR",
-     "video decoder 1", "restart-app"},
-    {84, XID_APPLICATION, "NVDEC2 Error",
-     "ROBUST_CHANNEL_NVDEC2_ERROR",
-     "video decoder 2", "restart-app"},
-    {85, XID_APPLICATION, "CE9: Unknown Error",
-     "ROBUST_CHANNEL_CE9_ERROR",
-     "copy engine 9", "restart-app"},
-    {86, XID_APPLICATION, "OFA Exception",
-     "ROBUST_CHANNEL_OFA0_ERROR",
-     "optical flow engine 0", "restart-app"},
-    {87, XID_UNKNOWN, "Reserved",
-     "NVTELEMETRY_DRIVER_REPORT",
-     "reserved or retired code", "contact-support"},
-    {88, XID_APPLICATION, "NVDEC3 Error",
-     "ROBUST_CHANNEL_NVDEC3_ERROR",
-     "video decoder 3", "restart-app"},
-    {89, XID_APPLICATION, "NVDEC4 Error",
-     "ROBUST_CHANNEL_NVDEC4_ERROR",
-     "video decoder 4", "restart-app"},
-    {90, XID_UNKNOWN, "Reserved",
-     "LTC_ERROR",
-     "reserved or retired code", "contact-support"},
-    {91, XID_UNKNOWN, "Reserved",
-     "RESERVED_XID",
-     "reserved or retired code", "contact-support"},
-    {92, XID_WARNING, "High single-bit ECC error rate",
-     "EXCESSIVE_SBE_INTERRUPTS",
-     "high rate of correctable ECC", "none"},
-    {93, XID_INFO, "Non-fatal violation of provisioned InfoROM wear limit",
-     "INFOROM_ERASE_LIMIT_EXCEEDED",
-     "InfoROM write-wear limit", "none"},
-    {94, XID_WARNING, "Contained ECC error",
-     "ROBUST_CHANNEL_CONTAINED_ERROR",
-     "uncorrectable memory error confined to one app; remap at next reset", "restart-app"},
-    {95, XID_CRITICAL, "Uncontained ECC error",
-     "ROBUST_CHANNEL_UNCONTAINED_ERROR",
-     "uncorrectable memory error not confined; all apps on the GPU affected", "drain+reset-gpu"},
-    {96, XID_APPLICATION, "NVDEC5 Error",
-     "ROBUST_CHANNEL_NVDEC5_ERROR",
-     "video decoder 5", "restart-app"},
-    {97, XID_APPLICATION, "NVDEC6 Error",
-     "ROBUST_CHANNEL_NVDEC6_ERROR",
-     "video decoder 6", "restart-app"},
-    {98, XID_APPLICATION, "NVDEC7 Error",
-     "ROBUST_CHANNEL_NVDEC7_ERROR",
-     "video decoder 7", "restart-app"},
-    {99, XID_APPLICATION, "NVJPG1 Error",
-     "ROBUST_CHANNEL_NVJPG1_ERROR",
-     "JPEG engine 1", "restart-app"},
-    {100, XID_APPLICATION, "NVJPG2 Error",
-     "ROBUST_CHANNEL_NVJPG2_ERROR",
-     "JPEG engine 2", "restart-app"},
-    {101, XID_APPLICATION, "NVJPG3 Error",
-     "ROBUST_CHANNEL_NVJPG3_ERROR",
-     "JPEG engine 3", "restart-app"},
-    {102, XID_APPLICATION, "NVJPG4 Error",
-     "ROBUST_CHANNEL_NVJPG4_ERROR",
-     "JPEG engine 4", "restart-app"},
-    {103, XID_APPLICATION, "NVJPG5 Error",
-     "ROBUST_CHANNEL_NVJPG5_ERROR",
-     "JPEG engine 5", "restart-app"},
-    {104, XID_APPLICATION, "NVJPG6 Error",
-     "ROBUST_CHANNEL_NVJPG6_ERROR",
-     "JPEG engine 6", "restart-app"},
-    {105, XID_APPLICATION, "NVJPG7 Error",
-     "ROBUST_CHANNEL_NVJPG7_ERROR",
-     "JPEG engine 7", "restart-app"},
-    {106, XID_INFO, "SMBPBI Test Message",
-     "SMBPBI_TEST_MESSAGE",
-     "out-of-band test message", "none"},
-    {107, XID_INFO, "SMBPBI Test Message Silent",
-     "SMBPBI_TEST_MESSAGE_SILENT",
-     "out-of-band test message (silent)", "none"},
-    {108, XID_INFO, "Reserved",
-     "NVLINK_REMOTE_TRANSLATION_ERROR",
-     "NVLink remote address translation", "none"},
-    {109, XID_CRITICAL, "Context Switch Timeout Error",
-     "ROBUST_CHANNEL_CTXSW_TIMEOUT_ERROR",
-     "context-switch timeout", "drain+reset-gpu"},
-    {110, XID_CRITICAL, "Security Fault Error",
-     "SEC_FAULT_ERROR",
-     "security fault", "drain+reset-gpu"},
-    {111, XID_UNKNOWN, "Display Bundle Error Event",
-     "BUNDLE_ERROR_EVENT",
-     "reserved or retired code", "contact-support"},
-    {112, XID_UNKNOWN, "Display Supervisor Error",
-     "DISP_SUPERVISOR_ERROR",
-     "reserved or retired code", "contact-support"},
-    {113, XID_UNKNOWN, "DP Link Training Error",
-     "DP_LT_FAILURE",
-     "reserved or retired code", "contact-support"},
-    {114, XID_UNKNOWN, "Display Pipeline Underflow Error",
-     "HEAD_RG_UNDERFLOW",
-     "reserved or retired code", "contact-support"},
-    {115, XID_UNKNOWN, "Display Core Channel Error",
-     "CORE_CHANNEL_REGS",
-     "reserved or retired code", "contact-support"},
-    {116, XID_UNKNOWN, "Display Window Channel Error",
-     "WINDOW_CHANNEL_REGS",
-     "reserved or retired code", "contact-support"},
-    {117, XID_UNKNOWN, "Display Cursor Channel Error",
-     "CURSOR_CHANNEL_REGS",
-     "reserved or retired code", "contact-support"},
-    {118, XID_UNKNOWN, "Display Pixel Pipeline Error",
-     "HEAD_REGS",
-     "reserved or retired code", "contact-support"},
-    {119, XID_CRITICAL, "GSP RPC Timeout",
-     "GSP_RPC_TIMEOUT",
-     "driver got no answer from the GPU system processor (GSP); NVML calls then block or fail", "drain+reset-gpu"},
-    {120, XID_CRITICAL, "GSP Error",
-     "GSP_ERROR",
-     "GSP firmware crashed", "drain+reset-gpu"},
-    {121, XID_WARNING, "C2C Link Error",
-     "C2C_ERROR",
-     "chip-to-chip link (Grace) corrected error", "none"},
-    {122, XID_UNKNOWN, "SPI PMU RPC Read Failure",
-     "SPI_PMU_RPC_READ_FAIL",
-     "reserved or retired code", "contact-support"},
-    {123, XID_UNKNOWN, "SPI PMU RPC Write Failure",
-     "SPI_PMU_RPC_WRITE_FAIL",
-     "reserved or retired code", "contact-support"},
-    {124, XID_UNKNOWN, "SPI PMU RPC Erase Failure",
-     "SPI_PMU_RPC_ERASE_FAIL",
-     "reserved or retired code", "contact-support"},
-    {125, XID_UNKNOWN, "Inforom FS Failure",
-     "INFOROM_FS_ERROR",
-     "reserved or retired code", "contact-support"},
-    {126, XID_APPLICATION, "Robust Channel CE10 Error",
-     "ROBUST_CHANNEL_CE10_ERROR",
-     "copy engine 10", "restart-app"},
-    {127, XID_APPLICATION, "Robust Channel CE11 Error",
-     "ROBUST_CHANNEL_CE11_ERROR",
-     "copy engine 11", "restart-app"},
-    {128, XID_APPLICATION, "Robust Channel CE12 Error",
-     "ROBUST_CHANNEL_CE12_ERROR",
-     "copy engine 12", "restart-app"},
-    {129, XID_APPLICATION, "Robust Channel CE13 Error",
-     "ROBUST_CHANNEL_CE13_ERROR",
-     "copy engine 13", "restart-app"},
-    {130, XID_APPLICATION, "Robust Channel CE14 Error",
-     "ROBUST_CHANNEL_CE14_ERROR",
-     "copy engine 14", "restart-app"},
-    {131, XID_APPLICATION, "Robust Channel CE15 Error",
-     "ROBUST_CHANNEL_CE15_ERROR",
-     "copy engine 15", "restart-app"},
-    {132, XID_APPLICATION, "Robust Channel CE16 Error",
-     "ROBUST_CHANNEL_CE16_ERROR",
-     "copy engine 16", "restart-app"},
-    {133, XID_APPLICATION, "Robust Channel CE17 Error",
-     "ROBUST_CHANNEL_CE17_ERROR",
-     "copy engine 17", "restart-app"},
-    {134, XID_APPLICATION, "Robust Channel CE18 Error",
-     "ROBUST_CHANNEL_CE18_ERROR",
-     "copy engine 18", "restart-app"},
-    {135, XID_APPLICATION, "Robust Channel CE19 Error",
-     "ROBUST_CHANNEL_CE19_ERROR",
-     "copy engine 19", "restart-app"},
-    {136, XID_CRITICAL, "ALI Training Fail",
-     "ALI_TRAINING_FAIL",
-     "NVLink training failed", "drain+reset-gpu"},
-    {137, XID_WARNING, "NVLink Privilege Error",
-     "NVLINK_PRIV_ERR",
-     "NVLink access/privilege fault, commonly the echo of a fault on a peer GPU", "none"},
-    {138, XID_UNKNOWN, "Robust Channel DLA Error",
-     "ROBUST_CHANNEL_DLA_ERROR",
-     "reserved or retired code", "contact-support"},
-    {139, XID_APPLICATION, "Robust Channel OFA1 Error",
-     "ROBUST_CHANNEL_OFA1_ERROR",
-     "optical flow engine 1", "restart-app"},
-    {140, XID_CRITICAL, "Unrecovered ECC Error",
-     "UNRECOVERABLE_ECC_ERROR_ESCAPE",
-     "ECC error that escaped recovery", "drain+reset-gpu"},
-    {141, XID_INFO, "Robust Channel Fast Path Error",
-     "ROBUST_CHANNEL_FAST_PATH_ERROR",
-     "CUDA fast-path channel error", "none"},
-    {142, XID_UNKNOWN, "Robust Channel NVENVC3 Error",
-     "ROBUST_CHANNEL_NVENC3_ERROR",
-     "video encoder 3", "contact-support"},
-    {143, XID_CRITICAL, "GPU Initialization Failure",
-     "GPU_INIT_ERROR",
-     "GPU initialisation failed", "drain+reset-gpu"},
-    {144, XID_WARNING, "NVLINK: Saw Error",
-     "NVLINK_SAW_ERROR",
-     "NVLink5 SAW unit", "nvlink5-decode"},
-    {145, XID_WARNING, "NVLINK: RLW Error",
-     "NVLINK_RLW_ERROR",
-     "NVLink5 RLW unit", "nvlink5-decode"},
-    {146, XID_WARNING, "NVLINK: TLW Error",
-     "NVLINK_TLW_ERROR",
-     "NVLink5 TLW unit", "nvlink5-decode"},
-    {147, XID_WARNING, "NVLINK: TREX Error",
-     "NVLINK_TREX_ERROR",
-     "NVLink5 TREX unit", "nvlink5-decode"},
-    {148, XID_WARNING, "NVLINK: NVLPW_CTRL Error",
-     "NVLINK_NVLPW_CTRL_ERROR",
-     "NVLink5 link control", "nvlink5-decode"},
-    {149, XID_WARNING, "NVLINK: NETIR Error",
-     "NVLINK_NETIR_ERROR",
-     "NVLink5 network interface/cable: link down, BER", "nvlink5-decode"},
-    {150, XID_WARNING, "NVLINK: MSE Error",
-     "NVLINK_MSE_ERROR",
-     "NVLink5 MSE unit", "nvlink5-decode"},
-    {151, XID_CRITICAL, "Robust Channel Key rotation Error",
-     "ROBUST_CHANNEL_KEY_ROTATION_ERROR",
-     "confidential-computing key rotation", "restart-vm"},
-    {152, XID_INFO, "Robust Channel DLA SMMU Error",
-     "ROBUST_CHANNEL_DLA_SMMU_ERROR",
-     "DLA SMMU", "none"},
-    {153, XID_INFO, "Robust Channel DLA timeout Error",
-     "ROBUST_CHANNEL_DLA_TIMEOUT",
-     "DLA timeout", "none"},
-    {154, XID_WARNING, "GPU Recovery Action Changed",
-     "GPU_RECOVERY_ACTION_CHANGED",
-     "driver changed the recommended recovery action (read NVML field 230 / DCGM 1523)", "follow-recovery-action"},
-    {155, XID_CRITICAL, "NVLINK: SW Defined Error",
-     "NVLINK_SW_DEFINED_ERROR",
-     "NVLink state defined by software", "drain+reset-gpu"},
-    {156, XID_WARNING, "Resource Retirement Event",
-     "RESOURCE_RETIREMENT_EVENT",
-     "SM/TPC-type resource retired; applied at reset", "drain+reset-gpu"},
-    {157, XID_WARNING, "Resource Retirement Failure",
-     "RESOURCE_RETIREMENT_FAILURE",
-     "resource retirement failed", "none"},
-    {158, XID_CRITICAL, "GPU Fatal Timeout",
-     "GPU_FATAL_TIMEOUT",
-     "fatal GPU timeout", "drain+reset-gpu"},
-    {159, XID_WARNING, "Robust Channel CHI Non-Data Error",
-     "ROBUST_CHANNEL_CHI_NON_DATA_ERROR",
-     "CHI (coherent interconnect) non-data error", "check-uvm"},
-    {160, XID_WARNING, "Channel Retirement Event",
-     "CHANNEL_RETIREMENT_EVENT",
-     "channel retired", "none"},
-    {161, XID_WARNING, "Channel Retirement Failure",
-     "CHANNEL_RETIREMENT_FAILURE",
-     "channel retirement failed", "none"},
-    {162, XID_INFO, "Power Smoothing HW Circuitry Reengaged",
-     "PSHC_REENGAGED",
-     "power-smoothing circuit re-engaged", "none-published"},
-    {163, XID_INFO, "Power Smoothing HW Circuitry Disengaged",
-     "PSHC_DISENGAGED",
-     "power-smoothing circuit disengaged", "none-published"},
-    {164, XID_WARNING, "Power Smoothing HW Circuitry Low Lifetime",
-     "PSHC_LOW_LIFETIME",
-     "power-smoothing circuit nearing end of life", "none-published"},
-    {165, XID_WARNING, "Power Smoothing HW Circuitry Lifetime Exhausted",
-     "PSHC_ZERO_LIFETIME",
-     "power-smoothing circuit worn out", "none-published"},
-    {166, XID_INFO, "NVLINK Secure Crypto Error",
-     "NVLINK_SECURE_CRYPTO_ERR",
-     "encrypted NVLink: traffic before configuration", "none-published"},
-    {167, XID_CRITICAL, "PCIE Fatal Timeout",
-     "PCIE_FATAL_TIMEOUT",
-     "PCIe fatal timeout", "none-published"},
-    {168, XID_WARNING, "Reduced GPU Memory Capacity (Errors found in write protection region)",
-     "REDUCED_GPU_MEMORY_CAPACITY",
-     "running with reduced memory", "none-published"},
-    {169, XID_CRITICAL, "Internal micro-controller halt",
-     "SEC2_HALT_ERROR",
-     "SEC2 processor halted", "none-published"},
-    {170, XID_INFO, "NVLINK: Interrupt seen in CC mode",
-     "NVLINK_SECURE_OTHER",
-     "encrypted NVLink crypto error", "none-published"},
-    {171, XID_CRITICAL, "Uncorrectable DRAM Error",
-     "UNCORRECTABLE_DRAM_ERROR",
-     "detail of 48: DRAM", "none-published"},
-    {172, XID_CRITICAL, "Uncorrectable SRAM Error",
-     "UNCORRECTABLE_SRAM_ERROR",
-     "detail of 48: SRAM", "none-published"},
+const char *const xid_messages[] = {
+    "No Error", // 0
+    "Invalid or corrupted push buffer stream", // 1
+    "Invalid or corrupted push buffer stream", // 2
+    "Invalid or corrupted push buffer stream", // 3
+    "Invalid or corrupted push buffer stream", // 4
+    "Unused", // 5
+    "Invalid or corrupted push buffer stream", // 6
+    "Invalid or corrupted push buffer address", // 7
+    "GPU stopped processing", // 8
+    "Driver error programming GPU", // 9
+    "Unused", // 10
+    "Invalid or corrupted push buffer stream", // 11
+    "Driver error handling GPU exception", // 12
+    "Graphics Engine Exception", // 13
+    "Unused", // 14
+    "Unused", // 15
+    "Display engine hung", // 16
+    "Unused", // 17
+    "Bus mastering disabled in PCI Config Space", // 18
+    "Display Engine error", // 19
+    "Invalid or corrupted Mpeg push buffer", // 20
+    "Invalid or corrupted Motion Estimation push buffer", // 21
+    "Invalid or corrupted Video Processor push buffer", // 22
+    "Unused", // 23
+    "GPU semaphore timeout", // 24
+    "Invalid or illegal push buffer stream", // 25
+    "Framebuffer timeout", // 26
+    "Video processor exception", // 27
+    "Video processor exception", // 28
+    "Video processor exception", // 29
+    "GPU semaphore access error", // 30
+    "GPU memory page fault", // 31
+    "Invalid or corrupted push buffer stream", // 32
+    "Internal micro-controller error", // 33
+    "Video processor exception", // 34
+    "Video processor exception", // 35
+    "Video processor exception", // 36
+    "Driver firmware error", // 37
+    "Driver firmware error", // 38
+    "Unused", // 39
+    "Unused", // 40
+    "Unused", // 41
+    "Video processor exception", // 42
+    "GPU stopped processing", // 43
+    "Graphics Engine fault during context switch", // 44
+    "Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda", // 45
+    "GPU stopped processing", // 46
+    "Video processor exception", // 47
+    "Double Bit ECC Error", // 48
+    "Unused", // 49
+    "Unused", // 50
+    "Unused", // 51
+    "Unused", // 52
+    "Unused", // 53
+    "Auxiliary power is not connected to the GPU board", // 54
+    "Unused", // 55
+    "Display Engine error", // 56
+    "Error programming video memory interface", // 57
+    "Unstable video memory interface detected", // 58
+    "Internal micro-controller error", // 59
+    "Video processor exception", // 60
+    "Internal micro-controller breakpoint/warning", // 61
+    "Internal micro-controller halt", // 62
+    "ECC page retirement or row remapping recording event", // 63
+    "ECC page retirement or row remapper recording failure", // 64
+    "Video processor exception", // 65
+    "Illegal access by driver", // 66
+    "Illegal access by driver", // 67
+    "NVDEC0 Exception", // 68
+    "Graphics Engine class error", // 69
+    "CE3: Unknown Error", // 70
+    "CE4: Unknown Error", // 71
+    "CE5: Unknown Error", // 72
+    "NVENC2 Error", // 73
+    "NVLINK Error", // 74
+    "CE6: Unknown Error", // 75
+    "CE7: Unknown Error", // 76
+    "CE8: Unknown Error", // 77
+    "vGPU Start Error", // 78
+    "GPU has fallen off the bus", // 79
+    "Corrupted data sent to GPU", // 80
+    "VGA Subsystem Error", // 81
+    "NVJPG0 Error", // 82
+    "NVDEC1 Error", // 83
+    "NVDEC2 Error", // 84
+    "CE9: Unknown Error", // 85
+    "OFA Exception", // 86
+    "Reserved", // 87
+    "NVDEC3 Error", // 88
+    "NVDEC4 Error", // 89
+    "Reserved", // 90
+    "Reserved", // 91
+    "High single-bit ECC error rate", // 92
+    "Non-fatal violation of provisioned InfoROM wear limit", // 93
+    "Contained ECC error", // 94
+    "Uncontained ECC error", // 95
+    "NVDEC5 Error", // 96
+    "NVDEC6 Error", // 97
+    "NVDEC7 Error", // 98
+    "NVJPG1 Error", // 99
+    "NVJPG2 Error", // 100
+    "NVJPG3 Error", // 101
+    "NVJPG4 Error", // 102
+    "NVJPG5 Error", // 103
+    "NVJPG6 Error", // 104
+    "NVJPG7 Error", // 105
+    "SMBPBI Test Message", // 106
+    "SMBPBI Test Message Silent", // 107
+    "Reserved", // 108
+    "Context Switch Timeout Error", // 109
+    "Security Fault Error", // 110
+    "Display Bundle Error Event", // 111
+    "Display Supervisor Error", // 112
+    "DP Link Training Error", // 113
+    "Display Pipeline Underflow Error", // 114
+    "Display Core Channel Error", // 115
+    "Display Window Channel Error", // 116
+    "Display Cursor Channel Error", // 117
+    "Display Pixel Pipeline Error", // 118
+    "GSP RPC Timeout", // 119
+    "GSP Error", // 120
+    "C2C Link Error", // 121
+    "SPI PMU RPC Read Failure", // 122
+    "SPI PMU RPC Write Failure", // 123
+    "SPI PMU RPC Erase Failure", // 124
+    "Inforom FS Failure", // 125
+    "Robust Channel CE10 Error", // 126
+    "Robust Channel CE11 Error", // 127
+    "Robust Channel CE12 Error", // 128
+    "Robust Channel CE13 Error", // 129
+    "Robust Channel CE14 Error", // 130
+    "Robust Channel CE15 Error", // 131
+    "Robust Channel CE16 Error", // 132
+    "Robust Channel CE17 Error", // 133
+    "Robust Channel CE18 Error", // 134
+    "Robust Channel CE19 Error", // 135
+    "ALI Training Fail", // 136
+    "NVLink Privilege Error", // 137
+    "Robust Channel DLA Error", // 138
+    "Robust Channel OFA1 Error", // 139
+    "Unrecovered ECC Error", // 140
+    "Robust Channel Fast Path Error", // 141
+    "Robust Channel NVENVC3 Error", // 142
+    "GPU Initialization Failure", // 143
+    "NVLINK: Saw Error", // 144
+    "NVLINK: RLW Error", // 145
+    "NVLINK: TLW Error", // 146
+    "NVLINK: TREX Error", // 147
+    "NVLINK: NVLPW_CTRL Error", // 148
+    "NVLINK: NETIR Error", // 149
+    "NVLINK: MSE Error", // 150
+    "Robust Channel Key rotation Error", // 151
+    "Robust Channel DLA SMMU Error", // 152
+    "Robust Channel DLA timeout Error", // 153
+    "GPU Recovery Action Changed", // 154
+    "NVLINK: SW Defined Error", // 155
+    "Resource Retirement Event", // 156
+    "Resource Retirement Failure", // 157
+    "GPU Fatal Timeout", // 158
+    "Robust Channel CHI Non-Data Error", // 159
+    "Channel Retirement Event", // 160
+    "Channel Retirement Failure", // 161
+    "Power Smoothing HW Circuitry Reengaged", // 162
+    "Power Smoothing HW Circuitry Disengaged", // 163
+    "Power Smoothing HW Circuitry Low Lifetime", // 164
+    "Power Smoothing HW Circuitry Lifetime Exhausted", // 165
+    "NVLINK Secure Crypto Error", // 166
+    "PCIE Fatal Timeout", // 167
+    "Reduced GPU Memory Capacity (Errors found in write protection region)", // 168
+    "Internal micro-controller halt", // 169
+    "NVLINK: Interrupt seen in CC mode", // 170
+    "Uncorrectable DRAM Error", // 171
+    "Uncorrectable SRAM Error", // 172
 };
-const size_t xid_table_count = ARRAY_SIZE(xid_table);
+const size_t xid_message_count = ARRAY_SIZE(xid_messages);
 
 const uint16_t xid_critical_codes[] = {
     46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 158, 167, 169, 171, 172,

@@ -582,7 +582,7 @@ static void test_the_last_xid_has_its_text_among_the_attributes(void **state)
 
 static void test_the_texts_of_xids_need_no_escaping(void **state)
 {
-    for (size_t code = 0; code <= xid_table_count; code++)
+    for (size_t code = 0; code <= xid_message_count; code++)
         for (const char *at = xid_error_message(code); *at; at++)
             assert_true(*at >= ' ' && *at <= '~' && *at != '"' && *at != '\\');
 }

@@ -49,18 +49,12 @@ static void messages_are_those_of_dcgm_exporter(void **state)
         assert_string_equal(xid_error_message(cases[i].code), cases[i].message);
 }
 
-static void row_i_is_code_i_and_says_all(void **state)
+static void every_code_up_to_the_last_has_a_message(void **state)
 {
     (void)state;
-    assert_int_equal(xid_table_count, 173);
-    for (size_t i = 0; i < xid_table_count; i++) {
-        assert_int_equal(xid_table[i].code, i);
-        assert_ptr_equal(xid_find(i), &xid_table[i]);
-        assert_true(xid_table[i].severity <= XID_CRITICAL);
-        assert_true(strlen(xid_table[i].message) && strlen(xid_table[i].gloss) &&
-                    strlen(xid_table[i].action));
-    }
-    assert_null(xid_find(173));
+    assert_int_equal(xid_message_count, 173);
+    for (size_t i = 0; i < xid_message_count; i++)
+        assert_true(strlen(xid_messages[i]) > 0);
 }
 
 static void critical_codes_are_these(void **state)
@@ -70,35 +64,14 @@ static void critical_codes_are_these(void **state)
                                         120, 136, 140, 143, 151, 155, 158, 167, 169, 171, 172};
     assert_int_equal(xid_critical_count, ARRAY_SIZE(expected));
     assert_memory_equal(xid_critical_codes, expected, sizeof(expected));
-    size_t critical = 0;
-    for (uint64_t code = 0; code < 300; code++)
-        critical += xid_is_critical(code);
-    assert_int_equal(critical, ARRAY_SIZE(expected));
-    for (size_t i = 0; i < ARRAY_SIZE(expected); i++)
-        assert_true(xid_is_critical(expected[i]));
-}
-
-static void severity_and_advice_are_known(void **state)
-{
-    (void)state;
-    assert_string_equal(xid_find(79)->action, "reboot-node");
-    assert_string_equal(xid_find(119)->action, "drain+reset-gpu");
-    assert_string_equal(xid_find(13)->action, "restart-app");
-    assert_int_equal(xid_find(13)->severity, XID_APPLICATION);
-    assert_int_equal(xid_find(63)->severity, XID_WARNING);
-    assert_int_equal(xid_find(43)->severity, XID_APPLICATION);
-    assert_int_equal(xid_find(1)->severity, XID_UNKNOWN);
-    assert_string_equal(xid_severity_text(XID_CRITICAL), "critical");
-    assert_string_equal(xid_severity_text(XID_APPLICATION), "application");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_are_those_of_dcgm_exporter),
-        cmocka_unit_test(row_i_is_code_i_and_says_all),
+        cmocka_unit_test(every_code_up_to_the_last_has_a_message),
         cmocka_unit_test(critical_codes_are_these),
-        cmocka_unit_test(severity_and_advice_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
