@@ -10,37 +10,81 @@
 
 #define NEXT_DEADLINE_NS (3 * NS_PER_S)
 
+// A file without a byte is one that somebody is writing; whoever wants no counters says so in a comment.
+static int check_not_emptied(const struct exporter_config *newest, const struct exporter_config *config,
+                             struct error *err)
+{
+    if (config->counters_bytes > 0 || newest->counters.count == 0)
+        return 0;
+    return error_set_at(err, -ENODATA, config->counters_file, 0, 0,
+                        "the file is empty: taken for one that is being written");
+}
+
+static void refuse(struct app *a, const char *why, const struct error *err)
+{
+    char text[1024];
+    a->reload_failures++;
+    a->config_ok = false;
+    log_error("configuration not taken, the old one stays in force", LOG_STR("why", why),
+              LOG_STR("error", error_text(err, text, sizeof(text))));
+    app_publish(a);
+}
+
+static void take_note(struct app *a)
+{
+    a->config_ok = true;
+    a->config_ok_wall_ns = clock_wall_ns();
+}
+
+static void stage(struct app *a, const char *why, struct exporter_config *config)
+{
+    exporter_config_unref(a->next_config);
+    a->next_config = config;
+    a->next_deadline_ns = clock_mono_ns() + NEXT_DEADLINE_NS;
+    a->routes.reloading = true;
+    take_note(a);
+    log_info("configuration read", LOG_STR("why", why), LOG_STR("counters", config->counters_file),
+             LOG_U64("rows", config->counters.count), LOG_U64("duplicates", config->counters.duplicates));
+    (void)app_reload_progress(a);
+}
+
+// The files as they were read last are watched, also when they were refused: their repair is waited for.
+static void watch_files(struct app *a, const struct exporter_config_files *files)
+{
+    const char *counters = files->counters[0] ? files->counters : a->config->counters_file;
+    if (a->watch)
+        reload_watch_set(a->watch, counters, files->config);
+}
+
 int app_reload(struct app *a, const char *why, struct error *err)
 {
     struct exporter_config *config = NULL;
-    int r = exporter_config_load(a->options, &config, err);
+    const struct exporter_config *newest = a->next_config ? a->next_config : a->config;
+    struct exporter_config_files files = {0};
+    int r = exporter_config_try(a->options, &files, &config, err);
+    watch_files(a, &files);
+    a->reloads++;
+    if (r == 0 && config->hash == newest->hash) {
+        // Nothing to do: signals in a row cost the driver nothing.
+        exporter_config_unref(config);
+        take_note(a);
+        log_info("configuration is unchanged", LOG_STR("why", why));
+        app_publish(a);
+        return 0;
+    }
+    if (r == 0)
+        r = check_not_emptied(newest, config, err);
     if (r == 0) {
         r = app_watch(a, config);
         if (r < 0)
             (void)error_set(err, r, "out of memory");
     }
-    a->reloads++;
     if (r < 0) {
-        char text[1024];
-        a->reload_failures++;
-        a->config_ok = false;
         exporter_config_unref(config);
-        log_error("configuration not taken, the old one stays in force",
-                  LOG_STR("why", why), LOG_STR("error", error_text(err, text, sizeof(text))));
-        app_publish(a);
+        refuse(a, why, err);
         return r;
     }
-    exporter_config_unref(a->next_config);
-    a->next_config = config;
-    a->next_deadline_ns = clock_mono_ns() + NEXT_DEADLINE_NS;
-    a->routes.reloading = true;
-    a->config_ok = true;
-    a->config_ok_wall_ns = clock_wall_ns();
-    log_info("configuration read", LOG_STR("why", why), LOG_STR("counters", config->counters_file),
-             LOG_U64("rows", config->counters.count), LOG_U64("duplicates", config->counters.duplicates));
-    if (a->watch)
-        reload_watch_set(a->watch, config->counters_file, config->config_file);
-    (void)app_reload_progress(a);
+    stage(a, why, config);
     return 0;
 }
 

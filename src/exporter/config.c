@@ -189,6 +189,7 @@ static int load_all(struct load *l)
         return r;
     bool from_yaml = l->yaml.exporter_metrics_given && !l->flags->exporter_metrics_given;
     c->exporter_metrics = from_yaml ? l->yaml.exporter_metrics : l->flags->enable_exporter_metrics;
+    c->counters_bytes = l->counters_text.len + (l->yaml.fields ? l->yaml_text.len : 0);
     c->hash =
         map_siphash13(map_siphash13(0, 0, buf_sv(&l->yaml_text)), 1, buf_sv(&l->counters_text));
     return 0;
@@ -196,6 +197,12 @@ static int load_all(struct load *l)
 
 int exporter_config_load(const struct exporter_options *options, struct exporter_config **out,
                          struct error *err)
+{
+    return exporter_config_try(options, NULL, out, err);
+}
+
+int exporter_config_try(const struct exporter_options *options, struct exporter_config_files *tried,
+                        struct exporter_config **out, struct error *err)
 {
     struct load l = {
         .flags = &options->flags,
@@ -209,6 +216,10 @@ int exporter_config_load(const struct exporter_options *options, struct exporter
     l.config->refs = 1;
     l.config->options = options;
     int r = load_all(&l);
+    if (tried) {
+        sv_copy(tried->counters, sizeof(tried->counters), sv_from(l.config->counters_file));
+        sv_copy(tried->config, sizeof(tried->config), sv_from(l.config->config_file));
+    }
     config_file_deinit(&l.yaml);
     buf_deinit(&l.yaml_text);
     buf_deinit(&l.counters_text);

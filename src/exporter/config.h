@@ -16,6 +16,7 @@ struct exporter_config {
     char counters_file[4096]; // where the counters came from, for messages and watching (the YAML
                               // file for inline ones)
     char config_file[4096];   // "" without --config-file
+    size_t counters_bytes;    // size of that file
     uint64_t hash;            // of the files' bytes: a reload that changes nothing is told so
 };
 
@@ -28,5 +29,14 @@ struct exporter_config {
 // says. 0, negative errno with *err (file:line:column, for an unknown key the nearest one).
 int must_use exporter_config_load(const struct exporter_options *options,
                                   struct exporter_config **out, struct error *err);
+// The same, and tells in *tried which files it looked at, also on failure ("": none): so that their
+// repair can be waited for.
+struct exporter_config_files {
+    char counters[4096];
+    char config[4096];
+};
+int must_use exporter_config_try(const struct exporter_options *options,
+                                 struct exporter_config_files *tried, struct exporter_config **out,
+                                 struct error *err);
 struct exporter_config *exporter_config_ref(struct exporter_config *c);
 void exporter_config_unref(struct exporter_config *c); // NULL is fine

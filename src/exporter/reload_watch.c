@@ -66,19 +66,19 @@ static bool is_recent(const struct file_stamp *s)
     return s->there && clock_timespec_ns(s->changed) + RACY_NS > clock_wall_ns();
 }
 
-// 0; -EFBIG stands for a content of its own (whoever reads it will say so); others: not readable
-// now.
+// A reason why the file cannot be read that will not pass by itself is a content of its own:
+// whoever reads it will say so. Negative errno: not readable just now.
 static int hash_of(const char *path, uint64_t *out)
 {
     struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     int r = file_read(path, &text, NULL);
+    bool passes = r == -ENOMEM || r == -EMFILE || r == -ENFILE;
     if (r == 0)
         *out = map_hash(buf_sv(&text));
+    else if (!passes)
+        *out = map_hash((struct sv){(const char *)&r, sizeof(r)});
     buf_deinit(&text);
-    if (r != -EFBIG)
-        return r;
-    *out = map_hash(SV("too large"));
-    return 0;
+    return passes ? r : 0;
 }
 
 // Looks at the content; true when it is another one than was seen.
@@ -87,8 +87,10 @@ static bool file_settle(struct file *f)
     f->stamp = file_stamp(f->path);
     f->racy = is_recent(&f->stamp);
     uint64_t hash = 0;
-    if (!f->stamp.there || hash_of(f->path, &hash) < 0)
+    if (hash_of(f->path, &hash) < 0) {
+        f->racy = true; // looked at again
         return false;
+    }
     bool differs = !f->seen || hash != f->hash;
     f->hash = hash;
     f->seen = true;

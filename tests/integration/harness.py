@@ -132,7 +132,7 @@ class Exporter:
         try:
             return wait_until(check, seconds, what)
         except AssertionError as error:
-            raise AssertionError(f"{error}\nlog:\n{self.log[-4000:]}\npage:\n{last[0].text[-6000:]}") from None
+            raise AssertionError(f"{error}\nlog:\n{self.log[-4000:]}\npage:\n{last[0].text[-6000:] if last[0] else None}") from None
 
     def helper_pid(self):
         """Pid of the running podgpu-source, or None."""

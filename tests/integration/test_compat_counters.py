@@ -179,7 +179,7 @@ def test_fields_that_are_sampled_rarely_are_on_the_first_page_and_after_a_reload
 def test_a_reload_to_and_from_an_empty_file_is_taken_at_once(node, file):
     with exporter_at(node, counters=file) as exporter:
         devices(exporter)
-        file.write_text("")
+        file.write_text("# none\n")
         exporter.page_when(lambda p: not p.device_families(), 2, "no families")
         assert exporter.get("/readyz")[0] == 200
         file.write_text(TEMP_ROW)
@@ -246,12 +246,15 @@ def resources(pid):
 
 
 def test_reload_after_reload_serves_parseable_pages_and_leaks_nothing(node, file):
-    with exporter_at(node, counters=ROOT / "etc" / "default-counters.csv") as exporter:
+    stock = (ROOT / "etc" / "default-counters.csv").read_text()
+    file.write_text(stock)
+    with exporter_at(node, counters=file) as exporter:
         devices(exporter)
         for turn in range(12):
             before = exporter.log.count('msg="configuration in force"')
             families = list(text_string_to_metric_families(exporter.page().text))
             assert len([f for f in families if f.name.startswith("DCGM_")]) >= 17
+            rename_over(file, f"{stock}# {turn}\n")
             exporter.process.send_signal(signal.SIGHUP)
             wait_until(lambda: exporter.log.count('msg="configuration in force"') > before, 5, "the reload is done")
             if turn == 1:

@@ -68,13 +68,15 @@ static void errors_name_the_path_and_the_reason(void **state)
     buf_deinit(&b);
 }
 
-static void a_fifo_without_writer_does_not_block(void **state)
+static void a_fifo_is_no_file_and_does_not_block(void **state)
 {
     char fifo[sizeof(path) + 8];
+    struct error err = ERROR_INIT;
     (void)snprintf(fifo, sizeof(fifo), "%s.fifo", path);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     struct buf b = BUF_INIT(100);
-    assert_int_equal(file_read(fifo, &b, NULL), 0);
+    assert_int_equal(file_read(fifo, &b, &err), -EMEDIUMTYPE);
+    assert_non_null(strstr(err.text, ".fifo': not a file"));
     assert_int_equal(b.len, 0);
     (void)unlink(fifo);
     buf_deinit(&b);
@@ -94,9 +96,12 @@ static void a_stamp_changes_with_the_file(void **state)
     struct file_stamp after = file_stamp(path);
     assert_int_equal(after.modified.tv_sec, 5);
     assert_false(file_stamp_equals(&before, &after));
-    struct file_stamp none = file_stamp("/nonexistent"), other = {0};
+    struct file_stamp none = file_stamp("/nonexistent"), other = file_stamp("/nonexistent/x");
     assert_false(none.there);
+    assert_int_equal(none.error, ENOENT);
     assert_true(file_stamp_equals(&none, &other));
+    other.error = ELOOP;
+    assert_false(file_stamp_equals(&none, &other));
     assert_false(file_stamp_equals(&none, &after));
 }
 
@@ -118,7 +123,7 @@ int main(void)
         cmocka_unit_test(a_file_is_appended_whole),
         cmocka_unit_test(the_ceiling_is_exact),
         cmocka_unit_test(errors_name_the_path_and_the_reason),
-        cmocka_unit_test(a_fifo_without_writer_does_not_block),
+        cmocka_unit_test(a_fifo_is_no_file_and_does_not_block),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -261,17 +261,32 @@ static void a_config_map_swapped_for_equal_content_is_none(void **state)
     expect_nothing(f);
 }
 
-static void a_file_that_is_gone_is_waited_for(void **state)
+static void a_file_that_is_gone_is_told_once_and_waited_for(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
     reload_watch_set(f->watch, path(f, "a"), NULL);
     assert_int_equal(remove(path(f, "a")), 0);
+    expect_change(f);
     expect_nothing(f);
     put(f, "a", "one");
+    expect_change(f);
     expect_nothing(f);
+}
+
+static void a_file_that_becomes_something_else_is_told_once(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    reload_watch_set(f->watch, path(f, "a"), NULL);
     assert_int_equal(remove(path(f, "a")), 0);
+    make_dir(f, "a");
+    expect_change(f);
     expect_nothing(f);
+    assert_int_equal(rmdir(path(f, "a")), 0);
+    make_link(f, "a", "a"); // a circle
+    expect_change(f);
+    assert_int_equal(remove(path(f, "a")), 0);
     put(f, "a", "two");
     expect_change(f);
 }
@@ -405,7 +420,8 @@ int main(int argc, char **argv)
         T(many_writes_are_one_change),
         T(a_config_map_swap_is_a_change),
         T(a_config_map_swapped_for_equal_content_is_none),
-        T(a_file_that_is_gone_is_waited_for),
+        T(a_file_that_is_gone_is_told_once_and_waited_for),
+        T(a_file_that_becomes_something_else_is_told_once),
         T(a_file_that_was_not_there_is_a_change_when_it_comes),
         T(the_poll_sees_what_the_directory_does_not_tell),
         T(both_files_count_and_together_once),
