@@ -17,8 +17,7 @@
 // Devices: DCGM knows 32 GPUs; 8 instances each.
 #define LIMIT_GPUS 64
 #define LIMIT_ENTITIES 1024
-#define LIMIT_XID_CODES 256  // different codes kept per device: NVIDIA's catalogue ends at 172
-#define LIMIT_XID_EVENTS 256 // newest events kept per device, for windowed counts
+#define LIMIT_XID_CODES 256 // different codes kept per device: NVIDIA's catalogue ends at 172
 #define LIMIT_VALUE_STRING_BYTES 1024 // one text value: names, serials and versions are under 100
 #define LIMIT_INVENTORY_STRING_BYTES (8u << 20) // all text values together
 

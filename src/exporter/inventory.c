@@ -14,15 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct inventory_xid_ring {
-    size_t next; // where the next event goes
-    size_t count;
-    struct inventory_xid_ring_event {
-        uint64_t taken_ns;
-        uint32_t code;
-    } events[LIMIT_XID_EVENTS];
-};
-
 // --- Values ---
 
 struct inventory_value *inventory_values_new(size_t count)
@@ -50,7 +41,6 @@ void inventory_entity_deinit(struct inventory *inv, struct inventory_entity *e)
         inventory_value_clear(inv, &e->values[i]);
     free(e->values);
     free(e->xids);
-    free(e->ring);
 }
 
 void inventory_entity_clear_readings(struct inventory *inv, struct inventory_entity *e)
@@ -390,31 +380,6 @@ static struct inventory_xid *xid_get(struct inventory *inv, struct inventory_ent
     return &grown[at];
 }
 
-static int ring_add(struct inventory_entity *e, uint32_t code, uint64_t taken_ns)
-{
-    if (!e->ring)
-        e->ring = calloc(1, sizeof(*e->ring));
-    struct inventory_xid_ring *ring = e->ring;
-    if (!ring)
-        return -ENOMEM;
-    ring->events[ring->next] = (struct inventory_xid_ring_event){taken_ns, code};
-    ring->next = (ring->next + 1) % LIMIT_XID_EVENTS;
-    if (ring->count < LIMIT_XID_EVENTS)
-        ring->count++;
-    return 0;
-}
-
-uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code,
-                                   uint64_t since_ns)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; entity->ring && i < entity->ring->count; i++) {
-        const struct inventory_xid_ring_event *event = &entity->ring->events[i];
-        count += event->code == code && event->taken_ns >= since_ns;
-    }
-    return count;
-}
-
 // An event belongs to the instance it names, else to the GPU: to one of them, so that sums count it
 // once.
 static struct inventory_entity *event_entity(struct inventory *inv, const struct frame_event *event)
@@ -445,10 +410,7 @@ static int apply_events(struct inventory *inv, const struct frame *frame)
         if (xid) {
             xid->count++;
             xid->last_wall_ns = event->wall_ns;
-            xid->last_ns = event->taken_ns;
         }
-        if (ring_add(e, event->xid, event->taken_ns) < 0)
-            result = -ENOMEM;
         note_last_xid(inv, e, event->xid, event->taken_ns);
     }
     return result;

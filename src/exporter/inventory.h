@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the devices now: entities, the last value of each watched field, XID history,
-// why a value is missing. An engine: frames and times come in as arguments.
+// What is known of the devices now: entities, the last value of each watched field, XID history.
+// An engine: frames and times come in as arguments.
 //
 // Devices are recognised over new lists and new helpers (a GPU by UUID, else bus id, else index; an
 // instance by its MIG UUID, else its GPU and GPU instance id), so XID history and values survive a
@@ -26,10 +26,7 @@ struct inventory_xid {
     uint32_t code;
     uint64_t count;
     uint64_t last_wall_ns;
-    uint64_t last_ns;
 };
-
-struct inventory_xid_ring; // the newest events, for windowed counts
 
 struct inventory_entity {
     struct frame_entity info; // info.parent is an index in inventory.entities
@@ -43,7 +40,6 @@ struct inventory_entity {
 
     // Private to inventory*.c
     struct inventory_value last_xid_value;
-    struct inventory_xid_ring *ring;
     const char *mark; // set by inventory_mark_down until the next list
 };
 
@@ -98,10 +94,18 @@ void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t
 // instead of keeping them as lost; those kept already go too.
 void inventory_forget_absent(struct inventory *inv);
 
+// How old a value that is sampled at this period may be: max(3 x period, 15 s).
+uint64_t inventory_horizon_ns(uint64_t period_ns);
+// Both ways: a value from far in the future is as wrong as an old one.
+static inline bool inventory_is_current(uint64_t taken_ns, uint64_t now_ns, uint64_t horizon_ns)
+{
+    return (now_ns > taken_ns ? now_ns - taken_ns : taken_ns - now_ns) <= horizon_ns;
+}
+
 // Index in inv->fields, or SIZE_MAX.
 size_t inventory_field_index(const struct inventory *inv, uint16_t field);
 // The value of a field for an entity, as a page at now_ns may show it: NULL when unknown, not OK,
-// or older than max(3 x period, 15 s), or the entity is down. Fields above GPU-instance level are
+// or older than its horizon, or the entity is down. Fields above GPU-instance level are
 // looked up at the parent. DCGM_FI_DEV_XID_ERRORS: the last code is evidence, so it neither ages
 // nor ends with the device: a GPU shows the newest of its own and its instances' codes, an instance
 // the newest of its own and those of its GPU that no instance owns; the err_code label must come
@@ -120,25 +124,3 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv,
 // GPU-instance level are looked up at the parent.
 enum frame_status inventory_field_status(const struct inventory *inv,
                                          const struct inventory_entity *entity, uint16_t field);
-// Why inventory_find gives no value, as static text: the entity's down_reason, the status of the
-// last record
-// ("not_supported"), "stale", "no_data", or "not_watched". "" when it gives one.
-const char *inventory_field_reason(const struct inventory *inv,
-                                   const struct inventory_entity *entity,
-                                   const struct field_info *field, const uint64_t *period_ns,
-                                   uint64_t now_ns);
-
-// Fields without a value on entities that are up, each once (those looked up at a parent are told
-// of the parent). Start with *pos = 0; false at the end. No inventory_apply meanwhile.
-struct inventory_missing {
-    const struct inventory_entity *entity;
-    const struct field_info *field;
-    const char *reason; // static
-};
-bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns,
-                            size_t *pos, struct inventory_missing *out);
-
-// Events of a code on this entity at or after since_ns (0: since start), of the LIMIT_XID_EVENTS
-// newest.
-uint64_t inventory_xid_count_since(const struct inventory_entity *entity, uint32_t code,
-                                   uint64_t since_ns);

@@ -297,7 +297,6 @@ static void plan_commit(struct inventory *inv, struct plan *p)
         e->xid_count = old->xid_count;
         e->last_xid = old->last_xid;
         e->last_xid_value = old->last_xid_value;
-        e->ring = TAKE_PTR(old->ring);
     }
     for (size_t o = 0; o < inv->entity_count; o++)
         inventory_entity_deinit(inv, &inv->entities[o]);

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups: what a page may show of the inventory at a time, and why it shows nothing.
-//
-// One function (lookup) judges for all: whether a value is given and the reason when it is not
-// can't disagree.
+// Lookups: what a page may show of the inventory at a time.
 #include "exporter/inventory_internal.h"
 
 #include "base/clock.h"
@@ -11,16 +8,10 @@
 
 // --- Age ---
 
-static uint64_t horizon_ns(uint64_t period_ns)
+uint64_t inventory_horizon_ns(uint64_t period_ns)
 {
     uint64_t three = period_ns > UINT64_MAX / 3 ? UINT64_MAX : 3 * period_ns;
     return three > STALE_LEAST_NS ? three : STALE_LEAST_NS;
-}
-
-// Both ways: a value from far in the future is as wrong as an old one.
-static bool is_within(uint64_t taken_ns, uint64_t now_ns, uint64_t horizon)
-{
-    return (now_ns > taken_ns ? now_ns - taken_ns : taken_ns - now_ns) <= horizon;
 }
 
 void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns)
@@ -29,9 +20,10 @@ void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t
         inv->news = false;
         inv->news_ns = now_ns;
     }
-    bool stale = !is_within(inv->news_ns, now_ns, horizon_ns(period_ns[FIELD_CLASS_FAST]));
+    uint64_t horizon_ns = inventory_horizon_ns(period_ns[FIELD_CLASS_FAST]);
+    bool stale = !inventory_is_current(inv->news_ns, now_ns, horizon_ns);
     for (unsigned c = 0; c < FIELD_CLASS_COUNT && stale; c++)
-        stale = !is_within(inv->last_sample_ns[c], now_ns, horizon_ns(period_ns[FIELD_CLASS_FAST]));
+        stale = !inventory_is_current(inv->last_sample_ns[c], now_ns, horizon_ns);
     if (stale == inv->stale)
         return;
     inv->stale = stale;
@@ -79,42 +71,23 @@ const struct inventory_value *inventory_last_xid_find(const struct inventory *in
     return newest ? &newest->last_xid_value : NULL;
 }
 
-// The one judgement both lookups share: the value, or NULL and why.
-static const struct inventory_value *
-lookup(const struct inventory *inv, const struct inventory_entity *entity,
-       const struct field_info *field, const uint64_t *period_ns, uint64_t now_ns, const char **why)
-{
-    *why = "";
-    if (field->id == FIELD_XID_ERRORS) {
-        const struct inventory_value *xid = inventory_last_xid_find(inv, entity);
-        if (xid)
-            return xid;
-    }
-    *why = entity->down_reason;
-    if (!entity->up)
-        return NULL;
-    *why = "not_watched";
-    size_t index = inventory_field_index(inv, field->id);
-    if (index == SIZE_MAX)
-        return NULL;
-    const struct inventory_value *v = &value_entity(inv, entity, field)->values[index];
-    *why = frame_status_text((enum frame_status)v->status);
-    if (v->status != FRAME_OK)
-        return NULL;
-    *why = "stale";
-    if (!is_within(v->taken_ns, now_ns, horizon_ns(period_ns[field->cost])))
-        return NULL;
-    *why = "";
-    return v;
-}
-
 const struct inventory_value *inventory_find(const struct inventory *inv,
                                              const struct inventory_entity *entity,
                                              const struct field_info *field,
                                              const uint64_t *period_ns, uint64_t now_ns)
 {
-    const char *why;
-    return lookup(inv, entity, field, period_ns, now_ns, &why);
+    if (field->id == FIELD_XID_ERRORS) {
+        const struct inventory_value *xid = inventory_last_xid_find(inv, entity);
+        if (xid)
+            return xid;
+    }
+    size_t index = inventory_field_index(inv, field->id);
+    if (!entity->up || index == SIZE_MAX)
+        return NULL;
+    const struct inventory_value *v = &value_entity(inv, entity, field)->values[index];
+    uint64_t horizon_ns = inventory_horizon_ns(period_ns[field->cost]);
+    bool shown = v->status == FRAME_OK && inventory_is_current(v->taken_ns, now_ns, horizon_ns);
+    return shown ? v : NULL;
 }
 
 enum frame_status inventory_field_status(const struct inventory *inv,
@@ -128,16 +101,6 @@ enum frame_status inventory_field_status(const struct inventory *inv,
     const struct field_info *info = inv->infos[index];
     const struct inventory_entity *e = info ? value_entity(inv, entity, info) : entity;
     return (enum frame_status)e->values[index].status;
-}
-
-const char *inventory_field_reason(const struct inventory *inv,
-                                   const struct inventory_entity *entity,
-                                   const struct field_info *field, const uint64_t *period_ns,
-                                   uint64_t now_ns)
-{
-    const char *why;
-    (void)lookup(inv, entity, field, period_ns, now_ns, &why);
-    return why;
 }
 
 const struct inventory_value *inventory_find_label(const struct inventory *inv,
@@ -158,22 +121,4 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv,
             return v;
     }
     return NULL;
-}
-
-bool inventory_next_missing(const struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns,
-                            size_t *pos, struct inventory_missing *out)
-{
-    for (; *pos < inv->entity_count * inv->field_count; (*pos)++) {
-        const struct inventory_entity *e = &inv->entities[*pos / inv->field_count];
-        const struct field_info *field = inv->infos[*pos % inv->field_count];
-        if (!e->up || !field || value_entity(inv, e, field) != e)
-            continue;
-        const char *reason = inventory_field_reason(inv, e, field, period_ns, now_ns);
-        if (reason[0] == '\0')
-            continue;
-        *out = (struct inventory_missing){e, field, reason};
-        (*pos)++;
-        return true;
-    }
-    return false;
 }

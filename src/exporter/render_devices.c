@@ -71,8 +71,7 @@ static inline enum render_code judge(const struct render_device_family *f,
         return RENDER_CODE_DOWN;
     if (v->status != FRAME_OK)
         return (enum render_code)v->status;
-    uint64_t age_ns = now_ns > v->taken_ns ? now_ns - v->taken_ns : v->taken_ns - now_ns;
-    if (age_ns > f->horizon_ns)
+    if (!inventory_is_current(v->taken_ns, now_ns, f->horizon_ns))
         return RENDER_CODE_STALE;
     return value_code(v);
 }

@@ -13,7 +13,6 @@
 #include "base/map.h"
 #include "exporter/render_internal.h"
 
-#define STALE_LEAST_NS (15 * NS_PER_S)
 #define NO_SLOT UINT32_MAX
 
 void render_layout_deinit(struct render_layout *l)
@@ -358,12 +357,6 @@ static bool is_elsewhere(const struct field_info *field)
     return false;
 }
 
-static uint64_t horizon_of(uint64_t period_ns)
-{
-    uint64_t three = period_ns > UINT64_MAX / 3 ? UINT64_MAX : 3 * period_ns;
-    return three > STALE_LEAST_NS ? three : STALE_LEAST_NS;
-}
-
 static struct render_span span_since(const struct render_layout *l, size_t start)
 {
     return (struct render_span){(uint32_t)start, (uint32_t)(l->text.len - start)};
@@ -378,7 +371,7 @@ static void add_family(struct render_layout *l, const struct render_input *in,
     *f = (struct render_device_family){
         .field = field,
         .slot = slot == SIZE_MAX ? NO_SLOT : (uint32_t)slot,
-        .horizon_ns = horizon_of(in->config->period_ns[field->cost]),
+        .horizon_ns = inventory_horizon_ns(in->config->period_ns[field->cost]),
         .board = field->level != FIELD_LEVEL_GPU_I && field->level != FIELD_LEVEL_GPU_CI,
         .label = c->type == COUNTER_LABEL,
         .elsewhere = is_elsewhere(field),

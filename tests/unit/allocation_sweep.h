@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes each allocation of a run of work fail once. Link with
-// -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,
-// --wrap=reallocarray; include from one file of a test.
+// Makes each allocation of a run of work fail once. Link with allocation_sweep_args
+// (tests/unit/base/meson.build); include from one file of a test.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-static unsigned allocation_until_failure; // 0: none fails
-static bool allocation_failed;
+// volatile: the compiler takes malloc for a function that changes no variable of ours.
+static volatile unsigned allocation_until_failure; // 0: none fails
+static volatile bool allocation_failed;
+static volatile unsigned allocation_count; // all since start, those that failed too
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -21,10 +22,13 @@ void *__wrap_reallocarray(void *p, size_t count, size_t bytes);
 
 static bool allocation_fails_now(void)
 {
-    if (!allocation_until_failure || --allocation_until_failure)
+    allocation_count = allocation_count + 1;
+    if (!allocation_until_failure)
         return false;
-    allocation_failed = true;
-    return true;
+    unsigned left = allocation_until_failure - 1;
+    allocation_until_failure = left;
+    allocation_failed = allocation_failed || left == 0;
+    return left == 0;
 }
 
 void *__wrap_malloc(size_t bytes)
@@ -49,7 +53,7 @@ void *__wrap_reallocarray(void *p, size_t count, size_t bytes)
 
 // Runs work with the first, second, ... allocation failing until a run needs fewer. Returns how
 // many it needs.
-static unsigned allocation_sweep(void (*work)(void))
+static inline unsigned allocation_sweep(void (*work)(void))
 {
     unsigned n = 0;
     do {

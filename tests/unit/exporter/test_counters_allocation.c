@@ -10,55 +10,10 @@
 
 #include <cmocka.h>
 
+#include "../allocation_sweep.h"
 #include "exporter/counters.h"
 #include "gpu/frame.h"
 #include "gpu/selection.h"
-
-static unsigned until_failure; // 0: none fails
-static bool failed;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *p, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *p, size_t bytes);
-
-static bool fails_now(void)
-{
-    if (!until_failure || --until_failure)
-        return false;
-    failed = true;
-    return true;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails_now() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails_now() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    return fails_now() ? NULL : __real_realloc(p, bytes);
-}
-
-// Runs work with the first, second, ... allocation failing until a run needs fewer.
-static unsigned sweep(void (*work)(void))
-{
-    unsigned n = 0;
-    do {
-        failed = false;
-        until_failure = ++n;
-        work();
-        until_failure = 0;
-    } while (failed);
-    return n - 1;
-}
 
 static void parse_counters(void)
 {
@@ -68,9 +23,9 @@ static void parse_counters(void)
         counters_parse(SV("dcgm_gpu_temp,gauge,a\ndcgm_fb_used,gauge,b\ndcgm_gpu_temp,gauge,c\n"
                           "DCGM_FI_DRIVER_VERSION,label,d\n"),
                        "c.csv", &l, &err);
-    assert_int_equal(rc, failed ? -ENOMEM : 0);
-    assert_int_equal(l.count, failed ? 0 : 3);
-    if (failed)
+    assert_int_equal(rc, allocation_failed ? -ENOMEM : 0);
+    assert_int_equal(l.count, allocation_failed ? 0 : 3);
+    if (allocation_failed)
         assert_string_equal(err.text, "out of memory");
     counter_list_deinit(&l);
 }
@@ -80,8 +35,8 @@ static void add_counter(void)
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
     int rc = counters_add(&l, SV("dcgm_gpu_temp"), SV("gauge"), SV("a"), "c.yaml", 1, &err);
-    assert_int_equal(rc, failed ? -ENOMEM : 0);
-    assert_int_equal(l.count, !failed);
+    assert_int_equal(rc, allocation_failed ? -ENOMEM : 0);
+    assert_int_equal(l.count, !allocation_failed);
     counter_list_deinit(&l);
 }
 
@@ -90,8 +45,8 @@ static void parse_selection(void)
     struct selection s = {0};
     struct error err = ERROR_INIT;
     int rc = selection_parse(SV("g:0-40+i:3"), &s, &err);
-    assert_int_equal(rc, failed ? -ENOMEM : 0);
-    assert_int_equal(s.gpu_count, failed ? 0 : 41);
+    assert_int_equal(rc, allocation_failed ? -ENOMEM : 0);
+    assert_int_equal(s.gpu_count, allocation_failed ? 0 : 41);
     selection_deinit(&s);
 }
 
@@ -102,17 +57,18 @@ static void read_frame(void)
     size_t room;
     frame_reader_init(&r);
     int rc = frame_reader_space(&r, &space, &room);
-    assert_int_equal(rc, failed ? -ENOMEM : 0);
+    assert_int_equal(rc, allocation_failed ? -ENOMEM : 0);
     frame_reader_deinit(&r);
 }
 
 static void a_failed_allocation_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
-    assert_int_equal(sweep(parse_counters), 3 * 3 + 3); // three texts a row; room for 1, 2, 4
-    assert_int_equal(sweep(add_counter), 3 + 1);
-    assert_int_equal(sweep(parse_selection), 3 + 1); // 16, 32, 64; 16
-    assert_int_equal(sweep(read_frame), 1);
+    assert_int_equal(allocation_sweep(parse_counters),
+                     3 * 3 + 3); // three texts a row; room for 1, 2, 4
+    assert_int_equal(allocation_sweep(add_counter), 3 + 1);
+    assert_int_equal(allocation_sweep(parse_selection), 3 + 1); // 16, 32, 64; 16
+    assert_int_equal(allocation_sweep(read_frame), 1);
 }
 
 int main(void)

@@ -7,42 +7,8 @@
 
 #include <cmocka.h>
 
+#include "../allocation_sweep.h"
 #include "render_fixture.h"
-
-static size_t fail_at; // the nth allocation from now fails; 0: none
-static bool failed;
-static size_t allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *p, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *p, size_t bytes);
-
-static bool fails_now(void)
-{
-    allocations++;
-    if (fail_at == 0 || --fail_at > 0)
-        return false;
-    failed = true;
-    return true;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails_now() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails_now() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    return fails_now() ? NULL : __real_realloc(p, bytes);
-}
 
 static int page(struct fixture *f, enum text_format format, struct buf *out)
 {
@@ -56,7 +22,7 @@ static void sweep(bool warm)
     cleanup(fixture_freep) struct fixture *f = fixture_new_rich();
     f->options.mig_board_once = true; // one list more
     char *want = strdup(fixture_page(f, TEXT_FORMAT_PROMETHEUS));
-    size_t rounds = 0;
+    unsigned rounds = 0;
     do {
         render_free(f->render);
         assert_int_equal(render_new(&f->render), 0);
@@ -66,16 +32,16 @@ static void sweep(bool warm)
             f->owners.version++; // everything anew, in memory that is there
             buf_deinit(&out);
         }
-        failed = false;
-        fail_at = ++rounds;
+        allocation_failed = false;
+        allocation_until_failure = ++rounds;
         int r = page(f, TEXT_FORMAT_PROMETHEUS, &out);
-        fail_at = 0;
-        assert_int_equal(r, failed ? -ENOMEM : 0);
+        allocation_until_failure = 0;
+        assert_int_equal(r, allocation_failed ? -ENOMEM : 0);
         // The next page is whole again.
         assert_int_equal(page(f, TEXT_FORMAT_PROMETHEUS, &out), 0);
         assert_string_equal(buf_cstr(&out), want);
         buf_deinit(&out);
-    } while (failed && rounds < 1000);
+    } while (allocation_failed && rounds < 1000);
     assert_true(rounds > 3 && rounds < 1000);
     free(want);
 }
@@ -93,7 +59,7 @@ static void test_each_failing_allocation_is_survived_warm(void **state)
 static void test_render_new_fails_cleanly(void **state)
 {
     struct render *r = NULL;
-    fail_at = 1;
+    allocation_until_failure = 1;
     assert_int_equal(render_new(&r), -ENOMEM);
     assert_null(r);
 }
@@ -111,10 +77,10 @@ static void test_a_page_with_other_numbers_allocates_nothing(void **state)
         f->now_ns += NS_PER_S / 4;
         f->self.http.requests += 1;
         f->self.page_bytes = out.len;
-        allocations = 0;
+        unsigned before = allocation_count;
         for (int format = 0; format < TEXT_FORMAT_COUNT; format++)
             assert_int_equal(page(f, (enum text_format)format, &out), 0);
-        assert_int_equal(allocations, 0);
+        assert_int_equal(allocation_count - before, 0);
     }
     buf_deinit(&out);
 }

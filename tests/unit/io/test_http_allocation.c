@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "../allocation_sweep.h"
 #include "io/http_server.h"
 #include "io/loop.h"
 #include "io/web_config.h"
@@ -30,76 +31,32 @@ static const char tls_text[] = "tls_server_config:\n"
                                "  client_allowed_sans: [a, b]\n"
                                "  cipher_suites: [TLS_AES_128_GCM_SHA256]\n";
 
-// volatile: the compiler takes malloc for a function that changes no variable of ours.
-static volatile unsigned until_failure; // 0: none fails
-static volatile bool failed;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *p, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *p, size_t bytes);
-
-static bool fails_now(void)
-{
-    if (!until_failure)
-        return false;
-    unsigned left = until_failure - 1;
-    until_failure = left;
-    if (left)
-        return false;
-    failed = true;
-    return true;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return fails_now() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails_now() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    return fails_now() ? NULL : __real_realloc(p, bytes);
-}
-
-// Runs work with the first, second, ... allocation failing until a run needs fewer. How many it
-// needs.
-static unsigned sweep(int (*work)(void *user), void *user)
-{
-    unsigned n = 0;
-    do {
-        failed = false;
-        until_failure = ++n;
-        int r = work(user);
-        until_failure = 0;
-        assert_int_equal(r, failed ? -ENOMEM : 0);
-        assert_true(n < 1000);
-    } while (failed);
-    return n - 1;
-}
-
-static int parse(void *user)
+static void parse(const char *text)
 {
     struct web_config c;
     struct error err = ERROR_INIT;
-    int r = web_config_parse(sv_from(user), "/etc/web.yml", &c, &err);
+    int r = web_config_parse(sv_from(text), "/etc/web.yml", &c, &err);
     if (r == 0)
         web_config_deinit(&c);
     assert_int_equal(err.code, r);
-    return r;
+    assert_int_equal(r, allocation_failed ? -ENOMEM : 0);
+}
+
+static void parse_config(void)
+{
+    parse(config_text);
+}
+
+static void parse_tls(void)
+{
+    parse(tls_text);
 }
 
 static void parsing_a_web_config_survives_any_failure(void **state)
 {
     (void)state;
-    assert_true(sweep(parse, (void *)(uintptr_t)config_text) > 8);
-    assert_true(sweep(parse, (void *)(uintptr_t)tls_text) > 8);
+    assert_true(allocation_sweep(parse_config) > 8);
+    assert_true(allocation_sweep(parse_tls) > 8);
 }
 
 static void nothing(void *user)
@@ -113,24 +70,24 @@ static void the_loop_survives_any_failure(void **state)
     int pipe_ends[2];
     assert_int_equal(pipe(pipe_ends), 0);
     struct loop *l = NULL;
-    until_failure = 1;
+    allocation_until_failure = 1;
     assert_int_equal(loop_new(&l), -ENOMEM);
-    until_failure = 0;
+    allocation_until_failure = 0;
     assert_int_equal(loop_new(&l), 0);
     struct loop_timer *timer = NULL;
     struct loop_fd *fd = NULL;
     struct loop_path *path = NULL;
-    until_failure = 1;
+    allocation_until_failure = 1;
     assert_int_equal(loop_timer_new(l, nothing, NULL, &timer), -ENOMEM);
-    until_failure = 1;
+    allocation_until_failure = 1;
     assert_int_equal(loop_fd_new(l, pipe_ends[0], 0, NULL, NULL, &fd), -ENOMEM);
     for (unsigned n = 1; n <= 2; n++) {
-        until_failure = n;
+        allocation_until_failure = n;
         assert_int_equal(loop_path_new(l, "/tmp", NULL, NULL, &path), -ENOMEM);
     }
-    until_failure = 1;
+    allocation_until_failure = 1;
     assert_int_equal(loop_job_start(l, nothing, nothing, NULL), -ENOMEM);
-    until_failure = 0;
+    allocation_until_failure = 0;
     loop_free(l);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
@@ -142,19 +99,16 @@ static void refuse(void *user, struct http_request *r)
     http_reply_text(r, 404, SV("no\n"), NULL, 0);
 }
 
-struct server_test {
-    struct loop *loop;
-    char path[32];
-};
+static struct loop *loop;
+static char config_path[] = "/tmp/podgpu-web-XXXXXX";
 
-static int serve(void *user)
+static void serve(void)
 {
-    struct server_test *t = user;
     const struct http_server_config config = {
-        .address = "127.0.0.1:0", .web_config_file = t->path, .handle = refuse};
+        .address = "127.0.0.1:0", .web_config_file = config_path, .handle = refuse};
     struct http_server *s = NULL;
     struct error err = ERROR_INIT;
-    int r = http_server_new(t->loop, &config, &s, &err);
+    int r = http_server_new(loop, &config, &s, &err);
     assert_int_equal(err.code, r);
     assert_true(r == 0 || err.text[0]);
     if (r == 0) {
@@ -164,41 +118,38 @@ static int serve(void *user)
         assert_int_equal(stats.web_config_ok, r == 0);
     }
     http_server_free(s);
-    return r;
+    assert_int_equal(r, allocation_failed ? -ENOMEM : 0);
 }
 
 static void a_server_survives_any_failure(void **state)
 {
     (void)state;
-    struct server_test t = {.path = "/tmp/podgpu-web-XXXXXX"};
-    int fd = mkstemp(t.path);
+    int fd = mkstemp(config_path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, config_text, sizeof(config_text) - 1), sizeof(config_text) - 1);
     close(fd);
-    assert_int_equal(loop_new(&t.loop), 0);
-    assert_int_equal(serve(&t), 0); // libuv's table of descriptors grows here
-    assert_true(sweep(serve, &t) > 30);
-    loop_free(t.loop);
-    unlink(t.path);
+    assert_int_equal(loop_new(&loop), 0);
+    allocation_failed = false;
+    serve(); // libuv's table of descriptors grows here
+    assert_true(allocation_sweep(serve) > 30);
+    loop_free(loop);
+    unlink(config_path);
 }
 
-static int make_body(void *user)
+static void make_body(void)
 {
     struct http_body *b = NULL;
     char *data = malloc(100);
-    (void)user;
-    if (!data)
-        return -ENOMEM;
-    int r = http_body_new(data, 100, "text/plain", &b); // owns data from here on
+    int r = data ? http_body_new(data, 100, "text/plain", &b) : -ENOMEM; // owns data from here on
     if (r == 0)
         http_body_unref(b);
-    return r;
+    assert_int_equal(r, allocation_failed ? -ENOMEM : 0);
 }
 
 static void a_body_survives_any_failure(void **state)
 {
     (void)state;
-    assert_int_equal(sweep(make_body, NULL), 2);
+    assert_int_equal(allocation_sweep(make_body), 2);
 }
 
 int main(void)
