@@ -97,6 +97,7 @@ static void on_frame(void *user, const struct frame *frame)
         for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
             const struct frame_event *e = &frame->as.events.list[i];
             log_warn("xid error", LOG_U64("entity", e->entity), LOG_U64("xid", e->xid),
+                     LOG_U64("count", (uint64_t)e->repeats + 1),
                      LOG_STR("from", e->origin == FRAME_EVENT_KMSG ? "kernel log" : "driver event"),
                      LOG_STR("detail", e->text), LOG_LIMIT("xid"));
         }
@@ -120,12 +121,12 @@ static void on_down(void *user, const char *reason, uint32_t index, const char *
              LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
     if (driver_hung)
         inventory_mark_down(&a->inventory, UINT32_MAX, "driver_hung");
-    else if (strcmp(reason, "hung") == 0)
+    else if (strcmp(reason, "hung") == 0 && index != UINT32_MAX)
         inventory_mark_down(&a->inventory, index, "hung");
     else if (strcmp(reason, "released") == 0)
         inventory_mark_down(&a->inventory, UINT32_MAX, "released");
     else
-        return; // a crash costs one sample at most: the last values stand until they are too old
+        return; // it costs one sample at most: the last values stand until they are too old
     app_publish(a);
 }
 

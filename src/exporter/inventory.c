@@ -407,8 +407,9 @@ static int apply_events(struct inventory *inv, const struct frame *frame)
         if (!e)
             continue;
         struct inventory_xid *xid = xid_get(inv, e, event->xid, &result);
+        uint64_t count = (uint64_t)event->repeats + 1;
         if (xid) {
-            xid->count++;
+            xid->count += count;
             xid->last_wall_ns = event->wall_ns;
         }
         note_last_xid(inv, e, event->xid, event->taken_ns);

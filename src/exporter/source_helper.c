@@ -12,12 +12,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 
 struct source_helper {
     const struct source_helper_events *events;
@@ -33,6 +36,7 @@ struct source_helper {
     uint64_t out_since_ns; // when out began to wait
     uint64_t started_ns;
     uint64_t closed_ns; // when the child closed its end, 0 not
+    uint64_t kmsg_seq;  // from the page, when it was unmapped
     uint64_t window_ns; // start of the second that is counted
     uint64_t window_frames, window_bytes;
     bool hello, killed, busy, freed;
@@ -45,6 +49,7 @@ static void close_channel(struct source_helper *h)
     loop_fd_free(TAKE_PTR(h->watch));
     if (h->fd >= 0)
         (void)close(TAKE_FD(h->fd));
+    h->kmsg_seq = source_helper_kmsg_seq(h);
     if (h->page)
         (void)munmap((void *)TAKE_PTR(h->page), FRAME_CALL_PAGE_BYTES);
 }
@@ -293,27 +298,58 @@ uint32_t source_helper_calls(const struct source_helper *h)
     return h->page ? __atomic_load_n(&h->page->calls, __ATOMIC_RELAXED) : 0;
 }
 
-// Whether one and the same call has been running for deadline_ns; what is read between two equal
-// stamps belongs to it.
-static bool call_is_stuck(const struct frame_call_page *page, uint64_t now_ns, uint64_t deadline_ns,
-                          struct source_call *out)
+uint32_t source_helper_turns(const struct source_helper *h)
 {
-    uint64_t entered_ns = __atomic_load_n(&page->entered_ns, __ATOMIC_ACQUIRE);
-    if (entered_ns == 0 || entered_ns > now_ns || now_ns - entered_ns < deadline_ns)
-        return false;
-    uint32_t index = __atomic_load_n(&page->index, __ATOMIC_RELAXED);
+    return h->page ? __atomic_load_n(&h->page->turns, __ATOMIC_RELAXED) : 0;
+}
+
+uint64_t source_helper_kmsg_seq(const struct source_helper *h)
+{
+    return h->page ? __atomic_load_n(&h->page->kmsg_seq, __ATOMIC_RELAXED) : h->kmsg_seq;
+}
+
+static uint64_t entered_ns(const struct source_helper *h)
+{
+    return h->page ? __atomic_load_n(&h->page->entered_ns, __ATOMIC_ACQUIRE) : 0;
+}
+
+// What is read between two equal stamps belongs to one and the same call.
+static bool read_call(const struct source_helper *h, uint64_t stamp_ns, struct source_call *out)
+{
+    uint32_t index = __atomic_load_n(&h->page->index, __ATOMIC_RELAXED);
     char name[sizeof(out->name)] = "";
     for (size_t i = 0; i + 1 < sizeof(name); i++) {
-        char c = __atomic_load_n(&page->call[i], __ATOMIC_RELAXED);
+        char c = __atomic_load_n(&h->page->call[i], __ATOMIC_RELAXED);
         if (c == '\0')
             break;
         name[i] = c > ' ' && c < 0x7f ? c : '?';
     }
-    if (__atomic_load_n(&page->entered_ns, __ATOMIC_ACQUIRE) != entered_ns)
+    if (entered_ns(h) != stamp_ns)
         return false;
     out->index = index;
     memcpy(out->name, name, sizeof(name));
     return true;
+}
+
+bool source_helper_call(const struct source_helper *h, struct source_call *out)
+{
+    uint64_t stamp_ns = entered_ns(h);
+    return stamp_ns != 0 && read_call(h, stamp_ns, out);
+}
+
+// Time that passed since then and was watched.
+static uint64_t watched_since(uint64_t then_ns, const struct source_deadlines *d, uint64_t now_ns)
+{
+    uint64_t from_ns = then_ns > d->watched_ns ? then_ns : d->watched_ns;
+    return now_ns > from_ns ? now_ns - from_ns : 0;
+}
+
+static bool call_is_stuck(const struct source_helper *h, uint64_t now_ns,
+                          const struct source_deadlines *d, struct source_call *out)
+{
+    uint64_t stamp_ns = entered_ns(h);
+    return stamp_ns != 0 && watched_since(stamp_ns, d, now_ns) >= d->call_ns &&
+           read_call(h, stamp_ns, out);
 }
 
 enum source_trouble source_helper_check(const struct source_helper *h, uint64_t now_ns,
@@ -323,18 +359,31 @@ enum source_trouble source_helper_check(const struct source_helper *h, uint64_t 
     *out_call = (struct source_call){.index = UINT32_MAX};
     if (h->killed)
         return SOURCE_TROUBLE_NONE;
-    if (call_is_stuck(h->page, now_ns, deadlines->call_ns, out_call))
+    if (call_is_stuck(h, now_ns, deadlines, out_call))
         return SOURCE_TROUBLE_CALL;
-    if (h->closed_ns && now_ns > h->closed_ns + deadlines->closed_ns)
+    if (h->closed_ns && watched_since(h->closed_ns, deadlines, now_ns) > deadlines->closed_ns)
         return SOURCE_TROUBLE_CLOSED;
-    bool in_call = __atomic_load_n(&h->page->entered_ns, __ATOMIC_RELAXED) != 0;
-    if (h->closed_ns || in_call)
+    if (h->closed_ns || entered_ns(h) != 0)
         return SOURCE_TROUBLE_NONE;
-    if (!h->hello && now_ns > h->started_ns + deadlines->hello_ns)
+    if (!h->hello && watched_since(h->started_ns, deadlines, now_ns) > deadlines->hello_ns)
         return SOURCE_TROUBLE_NO_HELLO;
-    if (is_sending(h) && now_ns > h->out_since_ns + deadlines->call_ns)
+    if (is_sending(h) && watched_since(h->out_since_ns, deadlines, now_ns) > deadlines->call_ns)
         return SOURCE_TROUBLE_NOT_READING;
     return SOURCE_TROUBLE_NONE;
+}
+
+// proc(5), /proc/pid/stat: "pid (name) state ...". T: stopped, t: traced.
+bool source_helper_is_stopped(const struct source_helper *h)
+{
+    char path[32 + NUM_U64_BYTES], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)source_helper_pid(h));
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' && (end[2] == 'T' || end[2] == 't');
 }
 
 // --- Start ---

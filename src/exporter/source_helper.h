@@ -37,6 +37,7 @@ enum source_trouble {
 };
 struct source_deadlines {
     uint64_t call_ns, hello_ns, closed_ns;
+    uint64_t watched_ns; // what was before counts for nothing: nobody watched
 };
 struct source_call {
     uint32_t index; // NVML index of the GPU, UINT32_MAX none
@@ -46,8 +47,15 @@ struct source_call {
 enum source_trouble source_helper_check(const struct source_helper *h, uint64_t now_ns,
                                         const struct source_deadlines *deadlines,
                                         struct source_call *out_call);
-// Vendor calls so far, by its own account.
+// Vendor calls, and turns of its loop, so far, by its own account.
 uint32_t source_helper_calls(const struct source_helper *h);
+uint32_t source_helper_turns(const struct source_helper *h);
+// The call it is in, or was in when it died; false: none. Not once it was killed.
+bool source_helper_call(const struct source_helper *h, struct source_call *out);
+// Number of the last record of the kernel log that it has told, 0: none. Also once it was killed.
+uint64_t source_helper_kmsg_seq(const struct source_helper *h);
+// Somebody has stopped or traces it: it is not the driver that holds it up.
+bool source_helper_is_stopped(const struct source_helper *h);
 pid_t source_helper_pid(const struct source_helper *h);
 // SIGKILL; no frame or broken comes any more, ended does.
 void source_helper_kill(struct source_helper *h);

@@ -7,11 +7,16 @@
 //
 // Hang. Once a second the call page is read (more often with a short deadline); a call older than the deadline costs the helper its
 // life (SIGKILL), and the next one gets `--skip INDEX` for the GPU that was asked. A helper also
-// hangs when it says no HELLO within 10 s, or takes no WATCH within the deadline, or when, with
-// GPUs to sample, neither a frame nor a vendor call happens for long (four of its shortest periods
-// and three deadlines): a lock inside the library outside any call. If the successor of a hung
-// helper hangs before its first sample, the driver itself is held to be stuck (one lock for all
-// GPUs): `driver_hung` is told and restarts go on with backoff.
+// hangs when it says no HELLO within 10 s, or takes no WATCH within the deadline, or when its loop
+// does not turn for 30 s outside a call (a library that does not come back from being loaded), or
+// when, with GPUs to sample, neither a frame nor a vendor call happens for long (four of its
+// shortest periods and three deadlines). If the successor of a hung helper hangs before its first
+// sample, the driver itself is held to be stuck (one lock for all GPUs): `driver_hung` is told and
+// restarts go on with backoff. Time in which we did not run ourselves (a suspended machine, a
+// frozen container) counts for nobody, and no GPU is blamed for a helper that somebody has stopped.
+//
+// Crash in a call. What the call page names at the death of a helper by its own fault goes to
+// source_blame, as does a hang in a call that asks no GPU: what fails again is left alone.
 //
 // Unkillable helpers. A process in an uninterruptible call dies when the driver lets it. At most
 // LIMIT_HELPERS processes exist at any time, the dying included; without room the next start waits
@@ -31,6 +36,7 @@
 #include "exporter/source_process.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +55,8 @@ struct slot {
     uint64_t started_ns;
     uint64_t progress_ns; // last frame, or last time the count of calls was seen to move
     uint32_t calls;
+    uint64_t beat_ns; // last sign that its loop turns
+    uint32_t turns;
     bool killed;
     bool after_hang; // successor of a hung helper
     bool ready;      // its driver answers
@@ -70,6 +78,10 @@ struct source_process {
     struct slot *active; // or NULL
     struct slot *probe;  // or NULL
     struct source_skips skips;
+    struct source_blame blame;
+    uint64_t kmsg_seq;   // of the last record of the kernel log that a helper has told
+    uint64_t looked_ns;  // when the watchdog ran last
+    uint64_t watched_ns; // since when it has run without a gap
     struct buf watch;    // encoded
     uint64_t silence_ns; // of a helper with GPUs to sample; 0: it may be silent
     unsigned failures;   // in a row
@@ -142,8 +154,16 @@ static size_t slots_used(const struct source_process *s)
     return n;
 }
 
+static void note_kmsg(struct source_process *s, const struct slot *slot)
+{
+    uint64_t seq = source_helper_kmsg_seq(slot->helper);
+    if (seq > s->kmsg_seq)
+        s->kmsg_seq = seq;
+}
+
 static void slot_clear(struct slot *slot)
 {
+    note_kmsg(slot->owner, slot);
     source_helper_free(slot->helper);
     free(slot->list);
     *slot = (struct slot){.owner = slot->owner};
@@ -152,6 +172,7 @@ static void slot_clear(struct slot *slot)
 static void slot_kill(struct source_process *s, struct slot *slot)
 {
     source_helper_kill(slot->helper);
+    note_kmsg(s, slot);
     slot->killed = true;
     s->stats.zombies++;
     if (s->active == slot)
@@ -177,15 +198,18 @@ static int spawn(struct source_process *s, uint32_t probed, struct slot **out, s
         .kmsg = s->config.kmsg_path,
         .log_format = s->config.log_json ? "json" : "",
         .log_level = s->config.log_debug ? "debug" : "",
+        .kmsg_after = s->kmsg_seq,
+        .blame = &s->blame,
     };
     struct source_argv argv;
+    source_blame_expire(&s->blame, clock_mono_ns());
     source_skips_argv(&s->skips, &program, probed, &argv);
     int r = source_helper_new(s->loop, s->config.path, argv.words, &helper_events, slot,
                               &slot->helper, err);
     if (r < 0)
         return r;
     slot->probed = probed;
-    slot->started_ns = slot->progress_ns = clock_mono_ns();
+    slot->started_ns = slot->progress_ns = slot->beat_ns = clock_mono_ns();
     s->stats.starts++;
     if (s->watch.len > 0 && source_helper_send_watch(slot->helper, buf_sv(&s->watch)) < 0)
         log_error("out of memory while starting a source process", LOG_LIMIT(""));
@@ -280,8 +304,27 @@ static void fail_probe(struct source_process *s, uint32_t index, const char *rea
     log_info("gpu still does not answer", LOG_U64("gpu", index), LOG_STR("reason", reason));
 }
 
-static void hang(struct source_process *s, struct slot *slot, const struct source_call *call)
+// A call that killed its helper, or hung without asking a GPU.
+static void blame(struct source_process *s, const struct source_call *call)
 {
+    enum source_verdict verdict =
+        source_blame_note(&s->blame, call->name, call->index, clock_mono_ns());
+    if (verdict == SOURCE_VERDICT_SKIP_GPU)
+        source_skips_add(&s->skips, call->index, false, clock_mono_ns());
+    if (verdict != SOURCE_VERDICT_NONE)
+        log_error("driver call fails its process again and again, left alone",
+                  LOG_STR("call", call->name), LOG_I64("gpu", (int32_t)call->index),
+                  LOG_BOOL("whole_gpu", verdict == SOURCE_VERDICT_SKIP_GPU));
+}
+
+static void hang(struct source_process *s, struct slot *slot, const struct source_call *found)
+{
+    struct source_call held = *found, *call = &held;
+    if (source_helper_is_stopped(slot->helper)) {
+        log_warn("source process was stopped", LOG_I64("pid", source_helper_pid(slot->helper)),
+                 LOG_LIMIT(""));
+        held = (struct source_call){.index = UINT32_MAX};
+    }
     s->stats.hangs++;
     if (slot == s->probe) {
         uint32_t index = slot->probed;
@@ -298,6 +341,8 @@ static void hang(struct source_process *s, struct slot *slot, const struct sourc
     }
     // With the driver stuck as a whole any GPU may be the one that was asked.
     source_skips_add(&s->skips, call->index, driver_hung, clock_mono_ns());
+    if (call->index == UINT32_MAX && call->name[0] != '\0')
+        blame(s, call);
     s->last_hung = true;
     fail(s, started_ns, "hung", call, driver_hung);
 }
@@ -322,6 +367,16 @@ static void on_broken(void *user, const char *what)
     broken(slot->owner, slot, what);
 }
 
+// Not SIGKILL: that is the kernel short of memory, or a person.
+static bool is_own_fault(int term_signal)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+        if (signals[i] == term_signal)
+            return true;
+    return false;
+}
+
 static void on_ended(void *user, int exit_status, int term_signal)
 {
     struct slot *slot = user;
@@ -329,6 +384,8 @@ static void on_ended(void *user, int exit_status, int term_signal)
     bool was_killed = slot->killed, was_probe = slot == s->probe;
     uint32_t probed = slot->probed;
     uint64_t started_ns = slot->started_ns;
+    struct source_call call = {.index = UINT32_MAX};
+    bool in_call = is_own_fault(term_signal) && source_helper_call(slot->helper, &call);
     if (was_killed)
         s->stats.zombies--;
     else
@@ -340,10 +397,12 @@ static void on_ended(void *user, int exit_status, int term_signal)
     slot_clear(slot);
     if (was_probe)
         fail_probe(s, probed, "crashed");
-    else if (!was_killed)
-        fail(s, started_ns, exit_status == 0 && term_signal == 0 ? "exited" : "crashed", NULL,
+    else if (!was_killed) {
+        if (in_call)
+            blame(s, &call);
+        fail(s, started_ns, exit_status == 0 && term_signal == 0 ? "exited" : "crashed", &call,
              false);
-    else if (s->no_room_ns)
+    } else if (s->no_room_ns)
         start_or_wait(s);
 }
 
@@ -351,7 +410,7 @@ static void on_ended(void *user, int exit_status, int term_signal)
 
 static void note_progress(struct slot *slot, const struct frame *frame)
 {
-    slot->progress_ns = clock_mono_ns();
+    slot->progress_ns = slot->beat_ns = clock_mono_ns();
     if (frame->type == FRAME_STATE)
         slot->ready = frame->as.state->code == FRAME_STATE_READY;
     if (frame->type == FRAME_ENTITIES)
@@ -427,15 +486,25 @@ static const struct source_helper_events helper_events = {
 
 // --- Watchdog ---
 
+static uint64_t watched_since(const struct source_process *s, uint64_t then_ns, uint64_t now_ns)
+{
+    uint64_t from_ns = then_ns > s->watched_ns ? then_ns : s->watched_ns;
+    return now_ns > from_ns ? now_ns - from_ns : 0;
+}
+
 static bool is_silent(struct source_process *s, struct slot *slot, uint64_t now_ns)
 {
-    uint32_t calls = source_helper_calls(slot->helper);
-    if (calls != slot->calls) {
-        slot->calls = calls;
-        slot->progress_ns = now_ns;
-    }
+    uint32_t calls = source_helper_calls(slot->helper), turns = source_helper_turns(slot->helper);
+    struct source_call call;
+    if (calls != slot->calls)
+        slot->progress_ns = slot->beat_ns = now_ns;
+    if (turns != slot->turns || source_helper_call(slot->helper, &call))
+        slot->beat_ns = now_ns; // a call has its own deadline
+    slot->calls = calls;
+    slot->turns = turns;
     bool has_work = slot->ready && slot->entities > 0 && s->silence_ns > 0;
-    return has_work && now_ns > slot->progress_ns + s->silence_ns;
+    return (has_work && watched_since(s, slot->progress_ns, now_ns) > s->silence_ns) ||
+           watched_since(s, slot->beat_ns, now_ns) > s->config.timing.pulse_ns;
 }
 
 static void check(struct source_process *s, struct slot *slot, uint64_t now_ns)
@@ -444,6 +513,7 @@ static void check(struct source_process *s, struct slot *slot, uint64_t now_ns)
         .call_ns = s->config.call_deadline_ns,
         .hello_ns = s->config.timing.hello_ns,
         .closed_ns = s->config.timing.patience_ns,
+        .watched_ns = s->watched_ns,
     };
     struct source_call call;
     switch (source_helper_check(slot->helper, now_ns, &deadlines, &call)) {
@@ -467,7 +537,7 @@ static void check_probe(struct source_process *s, uint64_t now_ns)
 {
     struct slot *slot = s->probe;
     uint64_t most_ns = 3 * s->config.call_deadline_ns;
-    if (slot && now_ns > slot->started_ns + most_ns) {
+    if (slot && watched_since(s, slot->started_ns, now_ns) > most_ns) {
         uint32_t index = slot->probed;
         slot_kill(s, slot);
         fail_probe(s, index, "no sample");
@@ -494,10 +564,20 @@ static void start_probe(struct source_process *s, uint64_t now_ns)
         s->stats.probes++;
 }
 
+// A tick that comes far too late: it is we who did not run, and the helpers may not have either.
+static void note_gap(struct source_process *s, uint64_t now_ns)
+{
+    uint64_t gap_ns = now_ns - s->looked_ns;
+    if (gap_ns > 4 * s->config.timing.watchdog_ns && gap_ns > s->config.call_deadline_ns / 4)
+        s->watched_ns = now_ns;
+    s->looked_ns = now_ns;
+}
+
 static void on_watchdog(void *user)
 {
     struct source_process *s = user;
     uint64_t now_ns = clock_mono_ns();
+    note_gap(s, now_ns);
     s->depth++;
     check_probe(s, now_ns);
     if (s->active && !s->freed)
@@ -534,6 +614,7 @@ static int copy_config(struct source_process *s, const struct source_process_con
     set_default(&t->healthy_ns, 60 * NS_PER_S);
     set_default(&t->probe_ns, 300 * NS_PER_S);
     set_default(&t->patience_ns, NS_PER_S);
+    set_default(&t->pulse_ns, 30 * NS_PER_S);
     set_default(&s->config.call_deadline_ns, 10 * NS_PER_S);
     uint64_t tenth_ns = s->config.call_deadline_ns / 10 + 1;
     set_default(&t->watchdog_ns, tenth_ns < NS_PER_S ? tenth_ns : NS_PER_S);
@@ -569,6 +650,7 @@ int source_process_new(struct loop *l, const struct source_process_config *confi
     r = start(s, err);
     if (r < 0)
         return r;
+    s->looked_ns = clock_mono_ns();
     loop_timer_every(s->watchdog, s->config.timing.watchdog_ns);
     *out = TAKE_PTR(s);
     return 0;
@@ -645,6 +727,7 @@ int source_process_attach(struct source_process *s)
         return -EALREADY;
     s->stats.released = false;
     s->skips.count = 0;
+    s->blame.count = 0;
     s->failures = 0;
     s->last_hung = false;
     start_or_wait(s);
@@ -657,6 +740,7 @@ void source_process_get_stats(const struct source_process *s, struct source_proc
     out->running = s->active != NULL;
     out->pid = s->active ? (int)source_helper_pid(s->active->helper) : 0;
     out->skipped = (uint32_t)s->skips.count;
+    out->avoided = source_blame_avoided(&s->blame);
 }
 
 void source_process_free(struct source_process *s)

@@ -17,6 +17,7 @@ struct source_process_timing {
     uint64_t healthy_ns;       // 60 s: a helper that lived so long starts the backoff anew
     uint64_t probe_ns;    // 5 min: first retry of a skipped GPU; doubles up to twelve times this
     uint64_t patience_ns; // 1 s: for a helper that closed its socket to end, or a killed one to go
+    uint64_t pulse_ns;    // 30 s: for the helper's loop to turn once
 };
 
 struct source_process_config {
@@ -29,7 +30,7 @@ struct source_process_config {
     // Frames as they come; borrowed during the call. HELLO is not passed on.
     void (*frame)(void *user, const struct frame *frame);
     // The helper went away. reason: "crashed", "hung", "protocol", "released", "exited"; index of
-    // the GPU in the call that hung, else UINT32_MAX; call names it ("" when not in a call).
+    // the GPU in the call that hung or crashed, else UINT32_MAX; call names it ("" when in none).
     // driver_hung: a fresh helper hung too (one driver lock), or killed helpers that do not die
     // leave no room for another: nothing is asked any more until the next helper answers. All
     // arguments are valid during the call. From here and from frame, every function below may be
@@ -52,6 +53,7 @@ struct source_process_stats {
     int pid;          // 0 when not running
     uint64_t probes;  // helpers started to see whether a skipped GPU answers again
     uint32_t skipped; // GPUs left alone now
+    uint32_t avoided; // vendor calls left alone now, see source_blame.h
 };
 
 struct source_process;

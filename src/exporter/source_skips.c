@@ -74,8 +74,13 @@ void source_skips_argv(const struct source_skips *s, const struct source_program
         out->numbers[i][num_print_u64(out->numbers[i], s->list[i].index)] = '\0';
         argv_add_option(out, "--skip", out->numbers[i]);
     }
+    for (uint32_t i = 0; source_blame_text(program->blame, i, out->calls[i]); i++)
+        argv_add_option(out, "--avoid", out->calls[i]);
     argv_add_option(out, "--kmsg", program->kmsg);
     argv_add_option(out, "--log-format", program->log_format);
     argv_add_option(out, "--log-level", program->log_level);
+    out->kmsg_after[num_print_u64(out->kmsg_after, program->kmsg_after)] = '\0';
+    if (program->kmsg_after > 0)
+        argv_add_option(out, "--kmsg-after", out->kmsg_after);
     out->words[out->count] = NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/num.h"
+#include "exporter/source_blame.h"
 
 struct source_skips {
     uint64_t wait_ns;      // before the first retry
@@ -29,9 +30,11 @@ void source_skips_put_off(struct source_skips *s, uint32_t index, uint64_t now_n
 uint32_t source_skips_due(const struct source_skips *s, uint64_t now_ns);
 
 struct source_argv {
-    char *words[2 + 2 + 2 * LIMIT_GPUS + 2 + 4 + 1]; // NULL-ended
+    char *words[2 + 2 + 2 * LIMIT_GPUS + 2 * SOURCE_BLAME_MAX + 4 + 4 + 1]; // NULL-ended
     size_t count;
     char numbers[LIMIT_GPUS][NUM_U64_BYTES + 1];
+    char calls[SOURCE_BLAME_MAX][SOURCE_BLAME_TEXT];
+    char kmsg_after[NUM_U64_BYTES + 1];
 };
 struct source_program {
     const char *path;
@@ -39,6 +42,8 @@ struct source_program {
     const char *library;                // "": not given
     const char *kmsg;                   // "": not given
     const char *log_format, *log_level; // "": not given
+    uint64_t kmsg_after; // last record of the kernel log that was told, 0: not given
+    const struct source_blame *blame;
 };
 // The helper's command line. but: an index that is not skipped, UINT32_MAX none. Borrows the
 // strings.

@@ -447,6 +447,8 @@ const char *frame_status_text(enum frame_status status)
         return "vendor_error";
     case FRAME_INVALID:
         return "invalid";
+    case FRAME_AVOIDED:
+        return "avoided";
     case FRAME_STATUS_END:
         break;
     }

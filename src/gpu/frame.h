@@ -8,8 +8,9 @@
 // exporter: HELLO first, then STATE, ENTITIES, SAMPLE and EVENTS in any order. Exporter to source:
 // WATCH, again at every reload. End of file ends either side.
 //
-// The process is started as `podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH]`
-// with the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
+// The process is started as `podgpu-source nvml [--library PATH] [--skip INDEX]... [--avoid CALL |
+// --avoid CALL@INDEX]... [--kmsg PATH] [--kmsg-after NUMBER]` with the socket as fd 3 and the
+// shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
 #pragma once
 
 #include <stdbool.h>
@@ -132,6 +133,7 @@ enum frame_status {
     FRAME_LOST,         // the GPU is gone
     FRAME_VENDOR_ERROR, // value.i64 holds the vendor's code
     FRAME_INVALID,      // the driver's number is out of any sense (temperature > 200, NaN)
+    FRAME_AVOIDED,      // the call crashed or hung the helper before: it is not made any more
     FRAME_STATUS_END,
 };
 
@@ -178,9 +180,11 @@ struct frame_event {
     uint32_t origin; // enum frame_event_origin
     uint32_t xid;
     uint32_t gpu_instance_id; // UINT32_MAX: not attributable
-    uint64_t taken_ns;        // CLOCK_MONOTONIC
-    uint64_t wall_ns;         // since 1970
-    char text[160];           // kernel line, cut and sanitised; "" from NVML
+    uint32_t repeats;         // how many more of the same there were; the rest tells of the last
+    uint32_t reserved;
+    uint64_t taken_ns; // CLOCK_MONOTONIC
+    uint64_t wall_ns;  // since 1970
+    char text[160];    // kernel line, cut and sanitised; "" from NVML
 };
 
 struct frame_events {
@@ -204,6 +208,8 @@ struct frame_call_page {
     uint32_t index; // NVML index of the GPU asked, UINT32_MAX for none
     uint32_t calls; // count of vendor calls so far
     char call[64];  // function name
+    uint64_t kmsg_seq; // records of the kernel log up to this number are dealt with, 0: none yet
+    uint32_t turns;    // of the source's main loop, once a second at least: it is alive
 };
 
 // --- Writing: one frame into a buffer ---

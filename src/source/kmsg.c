@@ -31,15 +31,22 @@ static bool take(struct sv *s, struct sv word)
     return true;
 }
 
-static bool take_number(struct sv *s, uint64_t most, uint32_t *out)
+static bool take_u64(struct sv *s, uint64_t most, uint64_t *out)
 {
     size_t n = 0;
-    uint64_t value;
     while (n < s->len && s->ptr[n] >= '0' && s->ptr[n] <= '9')
         n++;
-    if (num_parse_u64(sv_sub(*s, 0, n), 0, most, &value) < 0)
+    if (num_parse_u64(sv_sub(*s, 0, n), 0, most, out) < 0)
         return false;
     *s = sv_sub(*s, n, s->len);
+    return true;
+}
+
+static bool take_number(struct sv *s, uint32_t most, uint32_t *out)
+{
+    uint64_t value;
+    if (!take_u64(s, most, &value))
+        return false;
     *out = (uint32_t)value;
     return true;
 }
@@ -110,5 +117,17 @@ bool kmsg_parse(struct sv line, struct kmsg_xid *out)
         return false;
     copy_printable(xid.text, sizeof(xid.text), text);
     *out = xid;
+    return true;
+}
+
+bool kmsg_stamp_parse(struct sv line, struct kmsg_stamp *out)
+{
+    uint64_t priority;
+    struct kmsg_stamp stamp;
+    if (!take_u64(&line, UINT32_MAX, &priority) || !take(&line, SV(",")) ||
+        !take_u64(&line, UINT64_MAX, &stamp.seq) || !take(&line, SV(",")) ||
+        !take_u64(&line, UINT64_MAX / 1000, &stamp.boot_us))
+        return false;
+    *out = stamp;
     return true;
 }

@@ -25,3 +25,10 @@ bool kmsg_bus_key_parse(struct sv bus_id, uint64_t *out_key);
 // One record of /dev/kmsg ("6,1234,5678,-;text\n KEY=value") or one line. True when it is the
 // driver's own XID line (a record written by a program is none). Engine: any bytes will do.
 bool kmsg_parse(struct sv line, struct kmsg_xid *out);
+
+// What stands before the text of a record of /dev/kmsg. False for a line without it.
+struct kmsg_stamp {
+    uint64_t seq;
+    uint64_t boot_us; // the kernel's clock, near CLOCK_MONOTONIC
+};
+bool kmsg_stamp_parse(struct sv line, struct kmsg_stamp *out);

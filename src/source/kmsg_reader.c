@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "source/kmsg.h"
 
 #define RECORD_BYTES 8192 // the kernel's own ceiling of a record
 #define STACK_BYTES (128u << 10)
@@ -29,19 +30,48 @@ static void stop_if_gone(int rc)
         _exit(0); // the exporter is gone, and the other thread may be stuck in the driver
 }
 
+static void take_record(struct kmsg_reader *k, struct sv line)
+{
+    struct kmsg_stamp stamp;
+    if (kmsg_stamp_parse(line, &stamp)) {
+        if (stamp.seq <= k->seq)
+            return; // told by the helper before
+        k->seq = stamp.seq;
+    }
+    stop_if_gone(xid_board_line(k->board, line));
+}
+
+// For the helper that comes after this one.
+static void note_told(struct kmsg_reader *k)
+{
+    uint64_t told = xid_board_told_seq(k->board, k->seq);
+    if (told > 0)
+        __atomic_store_n(k->told_seq, told, __ATOMIC_RELAXED);
+}
+
 static void take_lines(struct kmsg_reader *k, struct line_buffer *b)
 {
     size_t start = 0;
     for (size_t i = 0; i < b->len; i++) {
         if (b->bytes[i] != '\n')
             continue;
-        stop_if_gone(xid_board_line(k->board, (struct sv){b->bytes + start, i - start}));
+        take_record(k, (struct sv){b->bytes + start, i - start});
         start = i + 1;
     }
     if (start == 0 && b->len == sizeof(b->bytes))
         start = b->len; // longer than any line of the kernel
     b->len -= start;
     memmove(b->bytes, b->bytes + start, b->len);
+}
+
+// A file that has become shorter than what was read begins anew.
+static bool follow_truncation(const struct kmsg_reader *k)
+{
+    struct stat st;
+    off_t at = lseek(k->fd, 0, SEEK_CUR);
+    if (at < 0 || fstat(k->fd, &st) < 0)
+        return false;
+    return st.st_size >= at || lseek(k->fd, 0, SEEK_SET) == 0;
 }
 
 // False when there is no more to read for ever. Takes a turn's worth at most, so that a log that is
@@ -57,9 +87,9 @@ static bool read_some(struct kmsg_reader *k, struct line_buffer *b)
         if (n < 0)
             return errno == EAGAIN;
         if (n == 0)
-            return k->is_file;
+            return k->is_file && follow_truncation(k);
         if (k->is_device) {
-            stop_if_gone(xid_board_line(k->board, (struct sv){b->bytes, (size_t)n}));
+            take_record(k, (struct sv){b->bytes, (size_t)n});
             continue;
         }
         b->len += (size_t)n;
@@ -81,6 +111,7 @@ static void *follow(void *user)
 {
     struct kmsg_reader *k = user;
     static struct line_buffer buffer;
+    buffer.len = 0;
     for (bool more = true; more;) {
         struct pollfd p = {.fd = k->fd, .events = POLLIN};
         // A plain file is always ready, so only time is waited for.
@@ -88,14 +119,13 @@ static void *follow(void *user)
         stop_if_gone(xid_board_expire(k->board, clock_mono_ns()));
         if (ready > 0 || k->is_file)
             more = read_some(k, &buffer);
+        note_told(k);
     }
     log_warn("kernel log ended", LOG_ERRNO(errno));
+    (void)close(k->fd);
+    // Lines that still wait for their event are the other thread's now. From here on k may be
+    // started again.
     __atomic_store_n(&k->armed, false, __ATOMIC_RELEASE);
-    // Lines that still wait for their event.
-    for (uint64_t due; (due = xid_board_due_ns(k->board)) != UINT64_MAX;) {
-        (void)poll(NULL, 0, wait_ms(k));
-        stop_if_gone(xid_board_expire(k->board, clock_mono_ns()));
-    }
     return NULL;
 }
 
@@ -108,7 +138,7 @@ static bool is_log(const struct stat *st)
     return S_ISFIFO(st->st_mode) || S_ISREG(st->st_mode);
 }
 
-static int open_log(struct kmsg_reader *k, const char *path)
+static int open_log(struct kmsg_reader *k, const char *path, bool at_end)
 {
     struct stat st;
     if (stat(path, &st) < 0)
@@ -122,7 +152,8 @@ static int open_log(struct kmsg_reader *k, const char *path)
     k->fd = open(path, access | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (k->fd < 0)
         return -errno;
-    (void)lseek(k->fd, 0, SEEK_END);
+    if (at_end)
+        (void)lseek(k->fd, 0, SEEK_END);
     return 0;
 }
 
@@ -142,12 +173,14 @@ static int start_thread(struct kmsg_reader *k)
     return -rc;
 }
 
-int kmsg_reader_start(struct kmsg_reader *k, const char *path, struct xid_board *board)
+int kmsg_reader_start(struct kmsg_reader *k, const struct kmsg_options *options,
+                      struct xid_board *board)
 {
-    *k = (struct kmsg_reader){.board = board, .fd = -1};
-    if (!path || !*path)
+    *k = (struct kmsg_reader){
+        .board = board, .told_seq = options->told_seq, .seq = options->after, .fd = -1};
+    if (!options->path || !*options->path)
         return 0;
-    int rc = open_log(k, path);
+    int rc = open_log(k, options->path, options->after == 0);
     if (rc < 0)
         return rc;
     k->armed = true;

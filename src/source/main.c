@@ -19,8 +19,9 @@
 #include "source/source.h"
 
 #define USAGE                                                                                      \
-    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--kmsg PATH] [--device-dir "    \
-    "PATH] [--log-format text|json] [--log-level info|debug]\n"                                    \
+    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--avoid CALL[@INDEX]]...\n"     \
+    "                          [--kmsg PATH] [--kmsg-after NUMBER] [--device-dir PATH]\n"          \
+    "                          [--log-format text|json] [--log-level info|debug]\n"                \
     "podgpu-exporter starts it; it is of no use by hand.\n"
 
 static int usage(const char *what, const char *word)
@@ -36,6 +37,23 @@ static bool parse_either(const char *word, const char *first, const char *second
     return *out || strcmp(word, first) == 0;
 }
 
+static int parse_avoided(const char *value, struct source_options *o)
+{
+    struct sv name = sv_from(value), index;
+    uint64_t number = UINT32_MAX;
+    size_t at = sv_find_char(name, '@');
+    if (at != (size_t)-1) {
+        index = sv_sub(name, at + 1, name.len);
+        name = sv_sub(name, 0, at);
+        if (num_parse_u64(index, 0, LIMIT_GPUS - 1, &number) < 0)
+            return usage("not a call of a GPU:", value);
+    }
+    if (o->avoided_count == SOURCE_AVOIDED_MAX)
+        return usage("too many calls to avoid:", value);
+    o->avoided[o->avoided_count++] = (struct nvml_avoided){name, (uint32_t)number};
+    return 0;
+}
+
 static int take(const char *name, const char *value, struct source_options *o)
 {
     uint64_t index;
@@ -45,6 +63,12 @@ static int take(const char *name, const char *value, struct source_options *o)
     if (strcmp(name, "--log-level") == 0)
         return parse_either(value, "info", "debug", &o->log_debug) ? 0
                                                                    : usage("no log level:", value);
+    if (strcmp(name, "--avoid") == 0)
+        return parse_avoided(value, o);
+    if (strcmp(name, "--kmsg-after") == 0)
+        return num_parse_u64(sv_from(value), 0, UINT64_MAX, &o->kmsg_after) < 0
+                   ? usage("not a number:", value)
+                   : 0;
     if (strcmp(name, "--library") == 0)
         o->library = value;
     else if (strcmp(name, "--kmsg") == 0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one way to call NVML: fills the shared call page before and clears it after, so that the
 // exporter can tell which call on which GPU hangs, and counts. A function the library lacks costs
-// nothing and is FUNCTION_NOT_FOUND.
+// nothing and is FUNCTION_NOT_FOUND; one that crashed or hung the helpers before is
+// NVML_ERROR_AVOIDED.
 #pragma once
 
 #include <string.h>
@@ -10,6 +11,23 @@
 #include "source/nvml_library.h"
 
 #define NVML_NO_GPU UINT32_MAX
+#define NVML_ERROR_AVOIDED ((nvmlReturn_t)-1) // not one of NVML's
+
+static inline bool nvml_is_missing(nvmlReturn_t result)
+{
+    return result == NVML_ERROR_FUNCTION_NOT_FOUND || result == NVML_ERROR_AVOIDED;
+}
+
+static inline bool nvml_is_avoided(const struct nvml *n, uint32_t gpu_index, const char *name)
+{
+    for (uint32_t i = 0; i < n->avoided_count; i++) {
+        const struct nvml_avoided *a = &n->avoided[i];
+        if ((a->gpu_index == NVML_NO_GPU || a->gpu_index == gpu_index) &&
+            sv_equals(a->name, sv_from(name)))
+            return true;
+    }
+    return false;
+}
 
 static inline void nvml_call_enter(struct nvml *n, uint32_t gpu_index, const char *name,
                                    size_t name_bytes)
@@ -33,7 +51,9 @@ static inline nvmlReturn_t nvml_call_leave(struct nvml *n, nvmlReturn_t result)
     ({                                                                                             \
         _Static_assert(sizeof(#function) <= sizeof((n)->page->call),                               \
                        "the call page holds the name");                                            \
-        (n)->fn.function ? (nvml_call_enter((n), (gpu_index), #function, sizeof(#function)),       \
-                            nvml_call_leave((n), (n)->fn.function(__VA_ARGS__)))                   \
-                         : NVML_ERROR_FUNCTION_NOT_FOUND;                                          \
+        !(n)->fn.function ? NVML_ERROR_FUNCTION_NOT_FOUND                                          \
+        : nvml_is_avoided((n), (gpu_index), #function)                                             \
+            ? NVML_ERROR_AVOIDED                                                                   \
+            : (nvml_call_enter((n), (gpu_index), #function, sizeof(#function)),                    \
+               nvml_call_leave((n), (n)->fn.function(__VA_ARGS__)));                               \
     })

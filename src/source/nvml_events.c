@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "source/nvml_call.h"
 
-#define TAKEN_MAX 256 // events in one poll: the rest waits for the next
+#define TAKEN_MAX 256 // events in one poll: samples come between
 #define FAILURES_MAX 60
 
 static bool arm_gpu(struct nvml *n, struct nvml_events *ev, struct nvml_entity *e)
@@ -57,13 +57,21 @@ void nvml_events_disarm(struct nvml *n, struct nvml_events *ev, struct nvml_devi
         d->list[i].xid_armed = false;
 }
 
+bool nvml_events_is_spoilt(const struct nvml_devices *d)
+{
+    for (uint32_t i = 0; i < d->count; i++)
+        if (d->list[i].xid_armed && d->list[i].record.state == FRAME_ENTITY_LOST)
+            return true;
+    return false;
+}
+
 static nvmlReturn_t take_event(struct nvml *n, struct nvml_events *ev, nvmlEventData_t *data)
 {
     // The first generation does not write the instance ids.
     *data = (nvmlEventData_t){.gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
     if (!ev->first_generation) {
         nvmlReturn_t result = nvml_call(n, NVML_NO_GPU, nvmlEventSetWait_v2, ev->set, data, 0);
-        if (result != NVML_ERROR_FUNCTION_NOT_FOUND && result != NVML_ERROR_NOT_SUPPORTED)
+        if (!nvml_is_missing(result) && result != NVML_ERROR_NOT_SUPPORTED)
             return result;
         ev->first_generation = true;
     }
@@ -100,7 +108,7 @@ static unsigned handle_failure(struct nvml *n, struct nvml_events *ev, struct nv
 {
     if (result == NVML_ERROR_UNINITIALIZED)
         return NVML_EVENTS_UNINITIALIZED;
-    if (++ev->failures >= FAILURES_MAX) {
+    if (++ev->failures >= FAILURES_MAX || result == NVML_ERROR_AVOIDED) {
         log_warn("events fail, going on without", LOG_I64("code", result));
         nvml_events_disarm(n, ev, d);
     }
@@ -111,16 +119,17 @@ unsigned nvml_events_poll(struct nvml *n, struct nvml_events *ev, struct nvml_de
                           struct xid_board *board)
 {
     unsigned found = 0;
-    for (unsigned i = 0; ev->set && i < TAKEN_MAX; i++) {
+    uint64_t started_ns = clock_mono_ns();
+    nvmlReturn_t result = NVML_SUCCESS;
+    for (unsigned i = 0; ev->set && result == NVML_SUCCESS && i < TAKEN_MAX; i++) {
         nvmlEventData_t data;
-        nvmlReturn_t result = take_event(n, ev, &data);
-        if (result == NVML_ERROR_TIMEOUT || result == NVML_SUCCESS)
-            ev->failures = 0;
-        if (result == NVML_ERROR_TIMEOUT)
-            break;
-        if (result != NVML_SUCCESS)
-            return found | handle_failure(n, ev, d, result);
-        found |= handle_event(n, d, board, &data);
+        result = take_event(n, ev, &data);
+        if (result == NVML_SUCCESS)
+            found |= handle_event(n, d, board, &data);
     }
-    return found;
+    (void)xid_board_fetched(board, started_ns, result == NVML_ERROR_TIMEOUT);
+    if (result != NVML_SUCCESS && result != NVML_ERROR_TIMEOUT)
+        return found | handle_failure(n, ev, d, result);
+    ev->failures = 0;
+    return ev->set && result == NVML_SUCCESS ? found | NVML_EVENTS_MORE : found;
 }

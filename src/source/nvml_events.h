@@ -19,6 +19,7 @@ enum nvml_events_found {
     NVML_EVENTS_MIG_CHANGED = 1,
     NVML_EVENTS_GPU_LOST = 2,      // some GPU: all need a look
     NVML_EVENTS_UNINITIALIZED = 4, // the library was shut down under us
+    NVML_EVENTS_MORE = 8,          // there may be more: poll again soon
 };
 
 // Registers what GPUs are not registered yet; each GPU's xid_armed says whether it is.
@@ -28,3 +29,6 @@ unsigned nvml_events_poll(struct nvml *n, struct nvml_events *ev, struct nvml_de
                           struct xid_board *board);
 // Before nvmlShutdown.
 void nvml_events_disarm(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d);
+// A GPU whose events are registered is lost: a wait on such a set says nothing else any more, so it
+// is to be made anew (disarm, arm) without that GPU.
+bool nvml_events_is_spoilt(const struct nvml_devices *d);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "source/nvml_call.h"
+
 #define MOST_CELSIUS 200 // DCGM takes more for garbage
 #define MIB (1024.0 * 1024.0)
 
@@ -36,6 +38,8 @@ enum frame_status nvml_status_of(nvmlReturn_t result)
     case NVML_ERROR_DEPRECATED:
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
         return FRAME_NO_SYMBOL;
+    case NVML_ERROR_AVOIDED:
+        return FRAME_AVOIDED;
     case NVML_ERROR_NO_PERMISSION:
         return FRAME_NO_PERMISSION;
     case NVML_ERROR_NOT_FOUND:

@@ -276,8 +276,7 @@ static void get_memory(const struct nvml_getter_context *c, uint16_t arg, struct
     out->result = NVML_ERROR_FUNCTION_NOT_FOUND;
     if (!c->n->memory_first_generation)
         out->result = GET(c, nvmlDeviceGetMemoryInfo_v2, &memory);
-    if (out->result == NVML_ERROR_FUNCTION_NOT_FOUND ||
-        out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
+    if (nvml_is_missing(out->result) || out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
         nvmlMemory_t first = {0};
         c->n->memory_first_generation = true;
         out->result = GET(c, nvmlDeviceGetMemoryInfo, &first);
@@ -387,11 +386,11 @@ static void get_temperature(const struct nvml_getter_context *c, uint16_t arg,
     unsigned int celsius = 0;
     out->result = GET(c, nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU, &celsius);
     out->number[0] = celsius;
-    if (out->result != NVML_ERROR_FUNCTION_NOT_FOUND && out->result != NVML_ERROR_DEPRECATED)
+    if (!nvml_is_missing(out->result) && out->result != NVML_ERROR_DEPRECATED)
         return;
     nvmlTemperature_v1_t temperature = {.version = NVML_STRUCT_VERSION(nvmlTemperature_v1_t, 1)};
     nvmlReturn_t result = GET(c, nvmlDeviceGetTemperatureV, &temperature);
-    if (result == NVML_ERROR_FUNCTION_NOT_FOUND)
+    if (nvml_is_missing(result))
         return;
     out->result = result;
     out->number[0] = (uint64_t)(int64_t)temperature.temperature;
@@ -487,7 +486,7 @@ static nvmlReturn_t read_fabric(const struct nvml_getter_context *c, nvmlGpuFabr
         *info = (nvmlGpuFabricInfo_v3_t){.version = NVML_GPU_FABRIC_INFO_V2};
         result = GET(c, nvmlDeviceGetGpuFabricInfoV, info);
     }
-    if (result != NVML_ERROR_FUNCTION_NOT_FOUND)
+    if (!nvml_is_missing(result))
         return result;
     nvmlGpuFabricInfo_t first = {0};
     result = GET(c, nvmlDeviceGetGpuFabricInfo, &first);

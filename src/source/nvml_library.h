@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/sv.h"
 #include "base/macros.h"
 #include "gpu/frame.h"
 #include "source/nvml_abi.h"
@@ -161,6 +162,11 @@ struct nvml_functions {
     } generation;
 };
 
+struct nvml_avoided {
+    struct sv name;     // of the member
+    uint32_t gpu_index; // UINT32_MAX: all
+};
+
 // The library of this process. Zeroed it is closed; page must point at a call page (an own one will
 // do).
 struct nvml {
@@ -168,6 +174,8 @@ struct nvml {
     bool initialised;
     struct nvml_functions fn;
     struct frame_call_page *page;
+    const struct nvml_avoided *avoided; // borrowed; calls that are not made
+    uint32_t avoided_count;
     uint32_t calls; // made so far
     // What the driver was found to lack, forgotten when the library is closed.
     bool memory_first_generation; // no nvmlDeviceGetMemoryInfo_v2, though the library may have it

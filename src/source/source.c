@@ -24,6 +24,7 @@
 #define RETRY_MOST_NS (60 * NS_PER_S)
 #define LOST_LEAST_NS (15 * NS_PER_S) // reopening disturbs the GPUs that are well
 #define LOST_MOST_NS (300 * NS_PER_S)
+#define CHANNELS_NS (60 * NS_PER_S) // events and kernel log that could not be had: tried again
 #define NEVER UINT64_MAX
 
 struct source {
@@ -44,8 +45,9 @@ struct source {
     bool told;         // a state has been sent
     unsigned attempts; // to open since it was last open with all GPUs well
     uint64_t open_ns;  // next attempt; NEVER while there is no reason
-    uint64_t events_ns, walk_ns;
+    uint64_t events_ns, walk_ns, channels_ns;
     unsigned device_files;
+    uint32_t turns;
     uint64_t dropped; // frames, as logged last
     int end;          // exit status + 1 once the loop is to end
 };
@@ -189,11 +191,20 @@ static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t r
     schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
 }
 
-static void announce(struct source *s)
+static void arm_events(struct source *s)
 {
+    if (nvml_events_is_spoilt(&s->devices)) {
+        nvml_events_disarm(&s->n, &s->events, &s->devices);
+        xid_board_set_armed(&s->board, false);
+    }
     nvml_events_arm(&s->n, &s->events, &s->devices);
     xid_board_set_armed(&s->board, s->events.armed);
     s->sampler.kmsg_armed = kmsg_reader_is_armed(&s->kmsg);
+}
+
+static void announce(struct source *s)
+{
+    arm_events(s);
     update_state(s, FRAME_STATE_READY, NVML_SUCCESS, "");
     send_entities(s);
     reset_sampler(s);
@@ -317,10 +328,38 @@ static void poll_events(struct source *s, uint64_t now_ns)
     if (!s->ready)
         return;
     unsigned found = nvml_events_poll(&s->n, &s->events, &s->devices, &s->board);
+    if (found & NVML_EVENTS_MORE)
+        s->events_ns = now_ns;
     if (found & NVML_EVENTS_UNINITIALIZED)
         reopen_driver(s, "the library was shut down");
     else if (found & (NVML_EVENTS_MIG_CHANGED | NVML_EVENTS_GPU_LOST))
         walk(s);
+    if (s->ready && nvml_events_is_spoilt(&s->devices))
+        arm_events(s);
+    refresh_state(s);
+}
+
+static void start_kmsg(struct source *s, uint64_t after)
+{
+    const struct kmsg_options options = {
+        .path = s->options->kmsg_path,
+        .after = after,
+        .told_seq = &s->options->page->kmsg_seq,
+    };
+    int rc = kmsg_reader_start(&s->kmsg, &options, &s->board);
+    if (rc < 0)
+        log_warn("kernel log is not followed", LOG_STR("path", options.path), LOG_ERRNO(rc),
+                 LOG_LIMIT("kmsg"));
+}
+
+// What could not be had when it was tried last may be there now.
+static void try_channels(struct source *s, uint64_t now_ns)
+{
+    s->channels_ns = now_ns + CHANNELS_NS;
+    if (!kmsg_reader_is_armed(&s->kmsg))
+        start_kmsg(s, s->kmsg.seq);
+    if (s->ready)
+        arm_events(s);
     refresh_state(s);
 }
 
@@ -359,6 +398,9 @@ static void do_due(struct source *s)
         poll_events(s, now_ns);
     if (now_ns >= s->walk_ns)
         keep_house(s);
+    if (now_ns >= s->channels_ns)
+        try_channels(s, now_ns);
+    check_output(s, xid_board_expire(&s->board, now_ns));
     if (s->ready && now_ns >= sampler_due_ns(&s->sampler))
         sample(s, sampler_take_due(&s->sampler, now_ns));
 }
@@ -405,14 +447,14 @@ static void read_socket(struct source *s)
     take_frames(s);
 }
 
-static int wait_ms(const struct source *s)
+static int wait_ms(struct source *s)
 {
     uint64_t due = s->open_ns < s->events_ns ? s->open_ns : s->events_ns;
     uint64_t sampling = s->ready ? sampler_due_ns(&s->sampler) : NEVER;
-    if (s->walk_ns < due)
-        due = s->walk_ns;
-    if (sampling < due)
-        due = sampling;
+    uint64_t others[] = {s->walk_ns, sampling, xid_board_due_ns(&s->board)};
+    for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+        if (others[i] < due)
+            due = others[i];
     uint64_t now = clock_mono_ns();
     return due <= now ? 0 : (int)((due - now + NS_PER_MS - 1) / NS_PER_MS);
 }
@@ -435,6 +477,8 @@ static void init(struct source *s, const struct source_options *options)
     *s = (struct source){.options = options,
                          .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header))};
     s->n.page = options->page;
+    s->n.avoided = options->avoided;
+    s->n.avoided_count = options->avoided_count;
     s->devices.skipped = options->skipped;
     output_init(&s->output, options->socket_fd);
     xid_board_init(&s->board, &s->output);
@@ -455,10 +499,10 @@ int source_run(const struct source_options *options)
     struct source *s = &source;
     init(s, options);
     send_hello(s);
-    int rc = kmsg_reader_start(&s->kmsg, options->kmsg_path, &s->board);
-    if (rc < 0)
-        log_warn("kernel log is not followed", LOG_STR("path", options->kmsg_path), LOG_ERRNO(rc));
+    start_kmsg(s, options->kmsg_after);
+    s->channels_ns = clock_mono_ns() + CHANNELS_NS;
     while (!s->end) {
+        __atomic_store_n(&options->page->turns, ++s->turns, __ATOMIC_RELAXED);
         do_due(s);
         if (!s->end)
             wait_for_something(s);

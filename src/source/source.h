@@ -6,12 +6,18 @@
 #include <stdint.h>
 
 #include "gpu/frame.h"
+#include "source/nvml_library.h"
+
+#define SOURCE_AVOIDED_MAX 64 // calls on a command line
 
 struct source_options {
     const char *library;    // path of libnvidia-ml, NULL or "": search
     const char *kmsg_path;  // NULL or "": none
+    uint64_t kmsg_after;    // number of the last record that the helper before has told, 0: none
     const char *device_dir; // where nvidia0, nvidia1, ... are
-    uint64_t skipped;       // bit per NVML index that is left alone
+    struct nvml_avoided avoided[SOURCE_AVOIDED_MAX];
+    uint32_t avoided_count;
+    uint64_t skipped; // bit per NVML index that is left alone
     bool log_json, log_debug;
     int socket_fd;
     struct frame_call_page *page;

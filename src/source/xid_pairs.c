@@ -3,81 +3,158 @@
 
 #include <string.h>
 
-static void remove_line(struct xid_pairs *p, uint32_t at)
+static void remove_lines(struct xid_pairs *p, uint32_t at)
 {
     p->line_count--;
     memmove(&p->lines[at], &p->lines[at + 1], (p->line_count - at) * sizeof(p->lines[0]));
 }
 
-static void remove_event(struct xid_pairs *p, uint32_t at)
+static void remove_events(struct xid_pairs *p, uint32_t at)
 {
     p->event_count--;
     memmove(&p->events[at], &p->events[at + 1], (p->event_count - at) * sizeof(p->events[0]));
 }
 
+// --- events ---
+
 static void forget_old_events(struct xid_pairs *p, uint64_t now_ns)
 {
-    while (p->event_count && now_ns - p->events[0].taken_ns >= XID_PAIR_NS)
-        remove_event(p, 0);
+    while (p->event_count && now_ns >= p->events[0].taken_ns + XID_PAIR_NS)
+        remove_events(p, 0);
 }
 
-void xid_pairs_event(struct xid_pairs *p, const struct xid_sighting *event,
+static void remember_event(struct xid_pairs *p, const struct xid_sighting *event)
+{
+    forget_old_events(p, event->taken_ns);
+    for (uint32_t i = p->event_count; i-- > 0;) {
+        struct xid_events *e = &p->events[i];
+        if (e->bus_key != event->bus_key || e->xid != event->xid)
+            continue;
+        if (p->event_count < XID_PAIRS_MAX && event->taken_ns >= e->taken_ns + XID_GROUP_NS)
+            break;
+        e->count++;
+        return;
+    }
+    if (p->event_count == XID_PAIRS_MAX)
+        remove_events(p, 0);
+    p->events[p->event_count++] = (struct xid_events){
+        .bus_key = event->bus_key, .xid = event->xid, .count = 1, .taken_ns = event->taken_ns};
+}
+
+bool xid_pairs_event(struct xid_pairs *p, const struct xid_sighting *event,
                      struct xid_sighting *out)
 {
     *out = *event;
     for (uint32_t i = 0; i < p->line_count; i++) {
-        const struct xid_sighting *line = &p->lines[i];
-        if (line->bus_key != event->bus_key || line->xid != event->xid)
+        struct xid_lines *l = &p->lines[i];
+        if (l->first.bus_key != event->bus_key || l->first.xid != event->xid)
             continue;
-        out->taken_ns = line->taken_ns;
-        out->wall_ns = line->wall_ns;
-        memcpy(out->text, line->text, sizeof(out->text));
+        bool told = l->first.count == 0;
+        out->taken_ns = l->first.taken_ns;
+        out->wall_ns = l->first.wall_ns;
+        memcpy(out->text, l->first.text, sizeof(out->text));
         if (out->gpu_instance_id == UINT32_MAX)
-            out->gpu_instance_id = line->gpu_instance_id;
-        remove_line(p, i);
-        return;
+            out->gpu_instance_id = l->first.gpu_instance_id;
+        if (told)
+            l->told--;
+        else
+            l->first.count--;
+        if (l->first.count == 0 && l->told == 0)
+            remove_lines(p, i);
+        return !told;
     }
-    forget_old_events(p, event->taken_ns);
-    if (p->event_count == XID_PAIRS_MAX)
-        remove_event(p, 0);
-    p->events[p->event_count].bus_key = event->bus_key;
-    p->events[p->event_count].xid = event->xid;
-    p->events[p->event_count++].taken_ns = event->taken_ns;
+    remember_event(p, event);
+    return true;
+}
+
+// --- lines ---
+
+static bool take_event(struct xid_pairs *p, const struct xid_sighting *line)
+{
+    for (uint32_t i = 0; i < p->event_count; i++) {
+        struct xid_events *e = &p->events[i];
+        if (e->bus_key != line->bus_key || e->xid != line->xid)
+            continue;
+        if (--e->count == 0)
+            remove_events(p, i);
+        return true;
+    }
+    return false;
+}
+
+// The newest group of the line's kind that takes it in; at full house any of its kind does.
+static struct xid_lines *find_group(struct xid_pairs *p, const struct xid_sighting *line)
+{
+    for (uint32_t i = p->line_count; i-- > 0;) {
+        struct xid_lines *l = &p->lines[i];
+        if (l->first.bus_key != line->bus_key || l->first.xid != line->xid ||
+            l->first.gpu_instance_id != line->gpu_instance_id)
+            continue;
+        bool close = l->told == 0 && line->taken_ns < l->first.taken_ns + XID_GROUP_NS;
+        return close || (p->line_count == XID_PAIRS_MAX && l->told == 0) ? l : NULL;
+    }
+    return NULL;
 }
 
 bool xid_pairs_line(struct xid_pairs *p, const struct xid_sighting *line, bool events,
                     struct xid_sighting *out)
 {
     forget_old_events(p, line->taken_ns);
-    for (uint32_t i = 0; i < p->event_count; i++) {
-        if (p->events[i].bus_key != line->bus_key || p->events[i].xid != line->xid)
-            continue;
-        remove_event(p, i);
+    if (take_event(p, line))
         return false;
-    }
     if (!events) {
         *out = *line;
         return true;
     }
-    bool full = p->line_count == XID_PAIRS_MAX;
-    if (full) {
-        *out = p->lines[0];
-        remove_line(p, 0);
+    struct xid_lines *group = find_group(p, line);
+    if (group) {
+        group->first.count += line->count;
+        group->last_ns = line->taken_ns;
+        return false;
     }
-    p->lines[p->line_count++] = *line;
-    return full;
+    bool tell = false;
+    if (p->line_count == XID_PAIRS_MAX) {
+        *out = p->lines[0].first;
+        tell = out->count > 0;
+        remove_lines(p, 0);
+    }
+    p->lines[p->line_count++] = (struct xid_lines){.first = *line, .last_ns = line->taken_ns};
+    return tell;
 }
 
-bool xid_pairs_expire(struct xid_pairs *p, uint64_t now_ns, struct xid_sighting *out)
+bool xid_pairs_expire(struct xid_pairs *p, uint64_t now_ns, uint64_t drained_ns,
+                      struct xid_sighting *out)
 {
-    if (!p->line_count || now_ns < xid_pairs_due_ns(p))
-        return false;
-    *out = p->lines[0];
-    remove_line(p, 0);
-    return true;
+    for (uint32_t i = 0; i < p->line_count;) {
+        struct xid_lines *l = &p->lines[i];
+        bool late = l->first.count > 0 && now_ns >= l->first.taken_ns + XID_PAIR_NS;
+        if (late) {
+            *out = l->first;
+            l->told += l->first.count;
+            l->first.count = 0;
+            return true;
+        }
+        if (l->first.count == 0 && drained_ns >= l->last_ns + XID_PAIR_NS)
+            remove_lines(p, i);
+        else
+            i++;
+    }
+    return false;
 }
 
 uint64_t xid_pairs_due_ns(const struct xid_pairs *p)
 {
-    return p->line_count ? p->lines[0].taken_ns + XID_PAIR_NS : UINT64_MAX;
+    for (uint32_t i = 0; i < p->line_count; i++)
+        if (p->lines[i].first.count > 0)
+            return p->lines[i].first.taken_ns + XID_PAIR_NS;
+    return UINT64_MAX;
+}
+
+uint64_t xid_pairs_first_seq(const struct xid_pairs *p)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint32_t i = 0; i < p->line_count; i++)
+        if (p->lines[i].first.count > 0 && p->lines[i].first.seq < first)
+            first = p->lines[i].first.seq;
+    return first;
 }

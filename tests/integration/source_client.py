@@ -20,7 +20,7 @@ FAST, MEDIUM, SLOW, STATIC = range(4)
 S = 1_000_000_000
 STATES = ["ready", "no_library", "no_driver", "no_permission", "mismatch", "failed"]
 STATUSES = ["ok", "no_data", "not_supported", "no_symbol", "no_permission", "needs_dcgm", "needs_gpm", "lost",
-            "vendor_error", "invalid"]
+            "vendor_error", "invalid", "avoided"]
 ENTITY_STATES = ["up", "lost", "reset_required", "no_permission", "skipped", "failed"]
 NONE32 = 0xFFFFFFFF
 
@@ -102,9 +102,14 @@ class Event:
     origin: str
     xid: int
     gpu_instance_id: int
+    repeats: int
     taken_ns: int
     wall_ns: int
     text: str
+
+    @property
+    def count(self):
+        return self.repeats + 1
 
 
 def parse(kind, body):
@@ -120,8 +125,8 @@ def parse(kind, body):
     if kind == EVENTS:
         generation, count = struct.unpack_from("=II", body)
         events = []
-        for row in struct.iter_unpack("=IIIIQQ160s", body[8:]):
-            events.append(Event(row[0], ["", "nvml", "kmsg"][row[1]], *row[2:6], text(row[6])))
+        for row in struct.iter_unpack("=IIIIIIQQ160s", body[8:]):
+            events.append(Event(row[0], ["", "nvml", "kmsg"][row[1]], *row[2:5], *row[6:8], text(row[8])))
         assert len(events) == count
         return generation, events
     raise AssertionError(f"frame type {kind}")
@@ -266,6 +271,13 @@ class Source:
 
     def calls(self):
         return struct.unpack_from("=QII", self.page)[2]
+
+    def kmsg_seq(self):
+        """Number of the kernel's record up to which all is told."""
+        return struct.unpack_from("=Q", self.page, 80)[0]
+
+    def turns(self):
+        return struct.unpack_from("=I", self.page, 88)[0]
 
     def wait(self, timeout=10):
         return self.process.wait(timeout)

@@ -4,6 +4,8 @@
 // `fake_source nvml --library DIR [--skip N]... [--kmsg PATH]`: appends its arguments as a line to
 // DIR/starts, then runs DIR/script.N (N counts the starts from 1) or else DIR/script, one command a
 // line:
+//   rest (as pause, but its loop turns)   told NUMBER (record of the kernel log)
+//   abort-in INDEX NAME (crashes in a call)   unless-avoid TEXT COMMAND...
 //   hello [PROTOCOL]   state CODE        entities N (those to skip are listed as skipped)
 //   await-watch        sample            loop MS (a sample each MS, taking WATCH as it comes, for
 //   ever) call INDEX NAME    leave             calls MS COUNT (as many short calls, MS apart) sleep
@@ -37,6 +39,8 @@ static struct {
     const char *dir;
     uint32_t run;
     bool skip[LIMIT_GPUS];
+    int argc;
+    char **argv;
     struct frame_call_page *page;
     uint32_t generation, entities, watch_id;
     struct frame_reader reader;
@@ -216,6 +220,23 @@ static void enter_call(struct sv args)
     __atomic_store_n(&self.page->entered_ns, clock_mono_ns(), __ATOMIC_RELEASE);
 }
 
+static void abort_in(struct sv args)
+{
+    enter_call(args);
+    abort();
+}
+
+static void rest(void)
+{
+    for (;; sleep_ms(5))
+        __atomic_fetch_add(&self.page->turns, 1, __ATOMIC_RELAXED);
+}
+
+static void note_told(struct sv args)
+{
+    __atomic_store_n(&self.page->kmsg_seq, number(&args), __ATOMIC_RELAXED);
+}
+
 static void leave_call(void)
 {
     __atomic_store_n(&self.page->entered_ns, 0, __ATOMIC_RELEASE);
@@ -305,6 +326,16 @@ static void run_unless_skipped(struct sv args)
         run(args);
 }
 
+static void run_unless_avoided(struct sv args)
+{
+    struct sv text;
+    (void)sv_next(&args, ' ', &text);
+    for (int i = 2; i + 1 < self.argc; i += 2)
+        if (strcmp(self.argv[i], "--avoid") == 0 && sv_equals(text, sv_from(self.argv[i + 1])))
+            return;
+    run(args);
+}
+
 static void run(struct sv line)
 {
     struct sv word;
@@ -316,13 +347,24 @@ static void run(struct sv line)
         void (*plain)(void);
     };
     static const struct command commands[] = {
-        {"hello", send_hello, NULL},       {"state", send_state, NULL},
-        {"entities", send_entities, NULL}, {"loop", loop, NULL},
-        {"call", enter_call, NULL},        {"calls", short_calls, NULL},
-        {"bytes", send_bytes, NULL},       {"unless-skip", run_unless_skipped, NULL},
-        {"leave", NULL, leave_call},       {"garbage", NULL, send_garbage},
-        {"fds", NULL, list_descriptors},   {"trace", NULL, trace},
-        {"pause", NULL, wait_forever},     {"crash", NULL, abort},
+        {"hello", send_hello, NULL},
+        {"state", send_state, NULL},
+        {"entities", send_entities, NULL},
+        {"loop", loop, NULL},
+        {"call", enter_call, NULL},
+        {"calls", short_calls, NULL},
+        {"bytes", send_bytes, NULL},
+        {"unless-skip", run_unless_skipped, NULL},
+        {"leave", NULL, leave_call},
+        {"garbage", NULL, send_garbage},
+        {"fds", NULL, list_descriptors},
+        {"trace", NULL, trace},
+        {"pause", NULL, wait_forever},
+        {"crash", NULL, abort},
+        {"rest", NULL, rest},
+        {"told", note_told, NULL},
+        {"abort-in", abort_in, NULL},
+        {"unless-avoid", run_unless_avoided, NULL},
     };
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
         if (!sv_equals(word, sv_from(commands[i].name)))
@@ -360,6 +402,8 @@ static void note_start(int argc, char **argv)
     char before[65536];
     ssize_t n = read(fd, before, sizeof(before));
     self.run = 1;
+    self.argc = argc;
+    self.argv = argv;
     for (ssize_t i = 0; i < n; i++)
         self.run += before[i] == '\n';
     struct buf line = BUF_INIT(4096);

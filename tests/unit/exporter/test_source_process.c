@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -615,10 +616,106 @@ static void a_helper_with_gpus_that_does_nothing_hangs(void **state)
     assert_int_equal(f->down_count, 1);
 }
 
+static void a_helper_whose_loop_stands_still_hangs(void **state)
+{
+    struct fixture *f = *state;
+    struct source_process_timing timing = quick;
+    timing.pulse_ns = 100 * NS_PER_MS;
+    write_file(f, "script.1", "hello\npause\n");
+    start(f, "hello\nrest\n", 10 * NS_PER_S, &timing);
+    run_until(f, has_starts, 2);
+    assert_down(f, 0, "hung", UINT32_MAX, "", false);
+    run_for(f, 500 * NS_PER_MS);
+    assert_int_equal(f->down_count, 1);
+}
+
+static void a_helper_that_somebody_stopped_costs_no_gpu(void **state)
+{
+    struct fixture *f = *state;
+    start(f, OPENING "sample\ncall 1 nvmlA\nunless-skip 1 pause\n", DEADLINE_NS, &quick);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 1);
+    assert_int_equal(kill(f->stats.pid, SIGSTOP), 0);
+    run_until(f, has_downs, 1);
+    assert_down(f, 0, "hung", UINT32_MAX, "", false);
+    assert_int_equal(f->stats.skipped, 0);
+}
+
+// The loop does not run meanwhile, as when the machine is suspended.
+static void time_in_which_nobody_watched_counts_for_nobody(void **state)
+{
+    struct fixture *f = *state;
+    start(f, OPENING "sample\ncall 1 nvmlA\nsleep 600\nleave\nloop 2\n", 500 * NS_PER_MS, &quick);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 1);
+    const struct timespec nap = {0, 400 * 1000000};
+    (void)nanosleep(&nap, NULL);
+    run_until(f, has_samples, 3);
+    assert_int_equal(f->down_count, 0);
+}
+
+static bool has_avoided(struct fixture *f)
+{
+    return f->stats.avoided == f->n;
+}
+
+static void a_call_that_crashes_again_is_avoided_on_that_gpu(void **state)
+{
+    struct fixture *f = *state;
+    struct source_process_timing timing = quick;
+    timing.backoff_least_ns = timing.backoff_most_ns = 10 * NS_PER_MS;
+    start(f, OPENING "unless-avoid nvmlA@1 abort-in 1 nvmlA\nloop 2\n", 10 * NS_PER_S, &timing);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 3);
+    assert_int_equal(f->down_count, 2);
+    assert_down(f, 1, "crashed", 1, "nvmlA", false);
+    assert_int_equal(f->stats.avoided, 1);
+    assert_int_equal(f->stats.skipped, 0);
+    assert_true(sv_ends_with(sv_from(read_file(f, "starts")),
+                             SV("nvml --library DIR --avoid nvmlA@1 --kmsg /dev/kmsg\n")));
+    // A new driver may do better.
+    assert_int_equal(source_process_release(f->process), 0);
+    assert_int_equal(source_process_attach(f->process), 0);
+    run_until(f, has_avoided, 0);
+}
+
+static void a_call_of_no_gpu_that_hangs_again_is_avoided(void **state)
+{
+    struct fixture *f = *state;
+    struct source_process_timing timing = quick;
+    timing.backoff_least_ns = timing.backoff_most_ns = 10 * NS_PER_MS;
+    start(f,
+          OPENING
+          "unless-avoid nvmlWait call 4294967295 nvmlWait\nunless-avoid nvmlWait pause\nloop 2\n",
+          DEADLINE_NS, &timing);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 3);
+    assert_int_equal(f->down_count, 2);
+    assert_down(f, 0, "hung", UINT32_MAX, "nvmlWait", false);
+    assert_down(f, 1, "hung", UINT32_MAX, "nvmlWait", true);
+    assert_int_equal(f->stats.avoided, 1);
+}
+
+static void the_next_helper_reads_the_kernel_log_on_from_where_the_last_one_was(void **state)
+{
+    struct fixture *f = *state;
+    write_file(f, "script.1", "hello\ntold 41\ncrash\n");
+    write_file(f, "script.2", "hello\ntold 7\nsleep 20\nexit 0\n"); // one that has told less
+    struct source_process_timing timing = quick;
+    timing.backoff_least_ns = timing.backoff_most_ns = 10 * NS_PER_MS;
+    start(f, OPENING "loop 2\n", 10 * NS_PER_S, &timing);
+    watch(f, 1, NS_PER_S);
+    run_until(f, has_samples, 1);
+    assert_string_equal(read_file(f, "starts"),
+                        "nvml --library DIR --kmsg /dev/kmsg\n"
+                        "nvml --library DIR --kmsg /dev/kmsg --kmsg-after 41\n"
+                        "nvml --library DIR --kmsg /dev/kmsg --kmsg-after 41\n");
+}
+
 static void a_helper_without_gpus_may_be_silent(void **state)
 {
     struct fixture *f = *state;
-    start(f, "hello\nstate 2\npause\n", 50 * NS_PER_MS, &quick);
+    start(f, "hello\nstate 2\nrest\n", 50 * NS_PER_MS, &quick);
     watch(f, 1, 10 * NS_PER_MS);
     run_for(f, 500 * NS_PER_MS);
     assert_int_equal(f->down_count, 0);
@@ -856,6 +953,12 @@ int main(int argc, char **argv)
         T(a_helper_that_never_says_hello_hangs),
         T(a_helper_with_gpus_that_does_nothing_hangs),
         T(a_helper_without_gpus_may_be_silent),
+        T(a_helper_whose_loop_stands_still_hangs),
+        T(a_helper_that_somebody_stopped_costs_no_gpu),
+        T(time_in_which_nobody_watched_counts_for_nobody),
+        T(a_call_that_crashes_again_is_avoided_on_that_gpu),
+        T(a_call_of_no_gpu_that_hangs_again_is_avoided),
+        T(the_next_helper_reads_the_kernel_log_on_from_where_the_last_one_was),
         T(at_most_two_helpers_exist_however_stuck),
         T(free_does_not_wait_for_one_that_does_not_die),
         T(a_skipped_gpu_that_answers_again_comes_back_without_a_gap),

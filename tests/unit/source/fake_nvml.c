@@ -277,6 +277,11 @@ static nvmlReturn_t wait_event(nvmlEventSet_t set, nvmlEventData_t *data, unsign
 {
     if (fake.wait_result != NVML_SUCCESS)
         return fake.wait_result;
+    if (fake.endless_count > 0) {
+        fake.endless_count--;
+        *data = fake.endless_event;
+        return NVML_SUCCESS;
+    }
     if (!fake.event_count)
         return NVML_ERROR_TIMEOUT;
     *data = fake.events[0];

@@ -63,6 +63,8 @@ struct fake_nvml {
     // Events
     nvmlEventData_t events[FAKE_EVENTS];
     unsigned event_count;
+    nvmlEventData_t endless_event; // comes first, that many times
+    unsigned endless_count;
     unsigned long long supported_events, registered_events[FAKE_GPUS];
     nvmlReturn_t register_result, wait_result;
     bool set_alive;
