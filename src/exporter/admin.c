@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address is checked by its own text before anything listens: names other than localhost are
-// not resolved, since what they resolve to can change.
+// The address is checked by its own text before anything listens; localhost is 127.0.0.1, whatever
+// it resolves to.
 #include "exporter/admin.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/log.h"
 #include "io/http_server.h"
 #include "io/http_syntax.h"
@@ -89,15 +88,6 @@ static void handle(void *user, struct http_request *r)
 
 // --- Address ---
 
-static bool is_loopback(const char *host)
-{
-    struct in_addr four;
-    struct in6_addr six;
-    if (inet_pton(AF_INET, host, &four) == 1)
-        return ntohl(four.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
-}
-
 // The address to listen on, into out.
 static int check_address(const char *address, char *out, size_t out_bytes, struct error *err)
 {
@@ -105,18 +95,15 @@ static int check_address(const char *address, char *out, size_t out_bytes, struc
     int r = http_address_parse(address, &parsed, err);
     if (r < 0)
         return r;
-    sv_copy(out, out_bytes, sv_from(address));
-    if (parsed.is_unix || is_loopback(parsed.host))
-        return 0;
-    if (!sv_equals(sv_from(parsed.host), SV("localhost")))
+    if (!parsed.is_unix && !http_host_is_loopback(parsed.host))
         return error_set(
             err, -EINVAL,
             "admin address '%s' must be loopback (127.0.0.1:PORT, [::1]:PORT) or unix:/PATH",
             address);
-    struct buf b = BUF_INIT(out_bytes - 1);
-    buf_add_fmt(&b, "127.0.0.1:%u", parsed.port);
-    sv_copy(out, out_bytes, buf_sv(&b));
-    buf_deinit(&b);
+    if (!parsed.is_unix && sv_equals_nocase(sv_from(parsed.host), SV("localhost")))
+        (void)snprintf(out, out_bytes, "127.0.0.1:%u", parsed.port);
+    else
+        sv_copy(out, out_bytes, sv_from(address));
     return 0;
 }
 

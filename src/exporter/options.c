@@ -3,12 +3,12 @@
 // what was found and what is expected.
 #include "exporter/options.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "io/http_syntax.h"
 
 #define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
 #define CALL_DEADLINE_MOST_NS (600 * NS_PER_S)
@@ -123,79 +123,45 @@ static struct sv host_part(struct sv address)
     return one ? sv_sub(address, 0, colon) : address;
 }
 
-static struct sv without_scheme(struct sv remote)
-{
-    return sv_starts_with(remote, SV("tcp://")) ? sv_sub(remote, 6, remote.len) : remote;
-}
-
 bool exporter_remote_is_loopback(struct sv remote)
 {
     char host[256];
-    struct in_addr v4;
-    struct in6_addr v6;
     if (!remote.len || sv_starts_with(remote, SV("unix://")))
         return true;
     if (sv_starts_with(remote, SV("vsock://"))) // VMADDR_CID_LOCAL
         return sv_starts_with(remote, SV("vsock://1:"));
-    struct sv text = sv_trim(host_part(without_scheme(remote)), "[]");
-    sv_copy(host, sizeof(host), text);
-    if (sv_equals_nocase(text, SV("localhost")))
-        return true;
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+    if (sv_starts_with(remote, SV("tcp://")))
+        remote = sv_sub(remote, 6, remote.len);
+    sv_copy(host, sizeof(host), sv_trim(host_part(remote), "[]"));
+    return http_host_is_loopback(host);
 }
 
-int exporter_hostname(bool kubernetes, const char *node_name, const char *own_hostname,
-                      bool remote_given, const char *remote, char *out, size_t out_bytes,
-                      struct error *err)
+// $NODE_NAME, else gethostname.
+static int read_hostname(struct exporter_options *o, char **environment, struct error *err)
 {
-    struct sv name;
-    if (!kubernetes && remote_given && !exporter_remote_is_loopback(sv_from(remote)))
-        name = host_part(without_scheme(sv_from(remote)));
-    else if (node_name && *node_name)
-        name = sv_from(node_name);
-    else if (own_hostname)
-        name = sv_from(own_hostname);
-    else
+    if (o->flags.no_hostname)
+        return 0;
+    struct sv name = {NULL, 0};
+    for (; environment && *environment && !name.len; environment++) {
+        if (strncmp(*environment, "NODE_NAME=", 10) == 0)
+            name = sv_from(*environment + 10);
+    }
+    if (name.len >= sizeof(o->hostname))
+        return error_set(err, -EINVAL, "NODE_NAME: '%.64s...' is longer than %zu bytes", name.ptr,
+                         sizeof(o->hostname) - 1);
+    sv_copy(o->hostname, sizeof(o->hostname), name);
+    if (!name.len && gethostname(o->hostname, sizeof(o->hostname) - 1) < 0)
         return error_set(
             err, -EINVAL,
             "cannot read this machine's host name: set NODE_NAME, or use --no-hostname");
-    if (name.len >= out_bytes)
-        return error_set(err, -EINVAL, "the host name '%.64s...' is longer than %zu bytes",
-                         name.ptr, out_bytes - 1);
-    sv_copy(out, out_bytes, name);
     return 0;
-}
-
-static const char *node_name_find(char **environment)
-{
-    for (; environment && *environment; environment++) {
-        if (strncmp(*environment, "NODE_NAME=", 10) == 0)
-            return *environment + 10;
-    }
-    return NULL;
-}
-
-static int read_hostname(struct exporter_options *o, char **environment, struct error *err)
-{
-    char own[256] = "";
-    const struct exporter_flags *f = &o->flags;
-    if (f->no_hostname)
-        return 0;
-    bool known = gethostname(own, sizeof(own) - 1) == 0;
-    return exporter_hostname(f->kubernetes, node_name_find(environment), known ? own : NULL,
-                             f->remote_hostengine_given, f->remote_hostengine, o->hostname,
-                             sizeof(o->hostname), err);
 }
 
 static int check_remote(struct exporter_options *o, struct error *err)
 {
     const struct exporter_flags *f = &o->flags;
-    if (!f->remote_hostengine_given)
-        return 0;
-    o->remote_is_loopback = exporter_remote_is_loopback(sv_from(f->remote_hostengine));
-    if (o->remote_is_loopback || f->kubernetes)
+    if (!f->remote_hostengine_given || f->kubernetes ||
+        exporter_remote_is_loopback(sv_from(f->remote_hostengine)))
         return 0;
     return error_set(
         err, -EINVAL,

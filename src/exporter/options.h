@@ -64,13 +64,12 @@ struct exporter_options {
     bool mig_board_once;        // --mig-board-fields=once
     enum log_format log_format;
     enum log_level log_level;
-    char hostname[256]; // label value; empty: no label
+    char hostname[256]; // label value: $NODE_NAME, else gethostname; empty: no label
     // Names of accepted flags that ask for something this build does not do, for the log and
     // feature_unavailable_info: rows marked inert whose value is not the default, and
     // --remote-hostengine-info when given.
     const char *unavailable[64];
     size_t unavailable_count;
-    bool remote_is_loopback;      // -r given and names this machine (or is empty)
     bool collect_interval_raised; // to COLLECT_INTERVAL_LEAST_MS; worth a warning
     // The first word that is no flag, in argv: it and all behind it have no effect, as with
     // dcgm-exporter (`-k true -d g` is -k alone). NULL: there is none. Worth a warning.
@@ -81,13 +80,6 @@ struct exporter_options {
 int must_use exporter_options_parse(int argc, char **argv, char **environment,
                                     struct exporter_options *out, struct error *err);
 void exporter_options_deinit(struct exporter_options *o);
-
-// Host name rules: $NODE_NAME, else gethostname; with a non-loopback -r outside Kubernetes its host
-// part. Pure: the environment comes in as arguments (node_name may be NULL, own_hostname NULL =
-// gethostname failed). 0; -EINVAL with *err.
-int must_use exporter_hostname(bool kubernetes, const char *node_name, const char *own_hostname,
-                               bool remote_given, const char *remote, char *out, size_t out_bytes,
-                               struct error *err);
 
 // Whether a -r value (host:port, [v6]:port, tcp://..., unix://..., vsock://...) names this machine;
 // empty does.

@@ -41,9 +41,9 @@
         flag, NULL, variable, OPTION_BOOL, AT(member), UNMARKED, initial, 0, 0, COMPATIBILITY,     \
             words, true                                                                            \
     }
-#define INERT_NUMBER(flag, variable, member, initial, least, most, words)                          \
+#define INERT_NUMBER(flag, short_form, variable, member, initial, least, most, words)              \
     {                                                                                              \
-        flag, NULL, variable, OPTION_INT, AT(member), UNMARKED, initial, least, most,              \
+        flag, short_form, variable, OPTION_INT, AT(member), UNMARKED, initial, least, most,        \
             COMPATIBILITY, words, true                                                             \
     }
 #define INERT_DURATION(flag, variable, member, initial, words)                                     \
@@ -78,12 +78,6 @@ static const struct option_row rows[] = {
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
          "i[:LIST] (GPU "
          "instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
-    {"xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", OPTION_INT,
-     AT(xid_window_ms), UNMARKED, "300000", 0, INT32_MAX, WHAT,
-     "Milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back.", false},
-    {"clock-events-count-window-size", NULL, "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
-     OPTION_INT, AT(clock_window_ms), UNMARKED, "300000", 0, INT32_MAX, WHAT,
-     "Milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back.", false},
     TEXT("podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
          "podgpu's own families beside the DCGM_* ones: none, core or all."),
 
@@ -181,11 +175,16 @@ static const struct option_row rows[] = {
                "CPUs and cores to show, as --devices."),
     INERT_SWITCH("switch-id-quirk", "PODGPU_EXPORTER_SWITCH_ID_QUIRK", switch_id_quirk, NULL,
                  "Every NVSwitch is called nvswitch0, as dcgm-exporter up to 4.8.2 does."),
+    INERT_NUMBER("xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", xid_window_ms,
+                 "300000", 0, INT32_MAX, "Milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back."),
+    INERT_NUMBER("clock-events-count-window-size", NULL,
+                 "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", clock_window_ms, "300000", 0,
+                 INT32_MAX, "Milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back."),
     INERT_SWITCH("health-require-gpus", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", health_require_gpus,
                  NULL, "/health fails while no GPU is seen."),
     INERT_SWITCH("fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", fake_gpus, NULL,
                  "Tolerate GPUs that do not exist."),
-    INERT_NUMBER("max-concurrent-scrapes", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
+    INERT_NUMBER("max-concurrent-scrapes", NULL, "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES",
                  max_concurrent_scrapes, "16", 1, INT32_MAX,
                  "A page that is ready needs no limit."),
     INERT_DURATION("web-read-timeout", "DCGM_EXPORTER_WEB_READ_TIMEOUT", web_read_timeout_ns, "10s",
@@ -194,7 +193,7 @@ static const struct option_row rows[] = {
                    "30s", "A connection may idle for 90 s."),
     INERT_DURATION("watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", watch_max_keep_age_ns,
                    "10m", "How long DCGM keeps samples."),
-    INERT_NUMBER("watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES",
+    INERT_NUMBER("watch-max-keep-samples", NULL, "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES",
                  watch_max_keep_samples, "0", 0, INT32_MAX, "How many samples DCGM keeps."),
     SWITCH("disable-startup-validate", NULL, "DISABLE_STARTUP_VALIDATE", disable_startup_validate,
            COMPATIBILITY,
@@ -211,7 +210,7 @@ static const struct option_row rows[] = {
     INERT_SWITCH("dump-enabled", "DCGM_EXPORTER_DUMP_ENABLED", dump_enabled, NULL, "Debug dumps."),
     INERT_TEXT("dump-directory", NULL, "DCGM_EXPORTER_DUMP_DIRECTORY", dump_directory,
                "/tmp/dcgm-exporter-debug", "Where debug dumps go."),
-    INERT_NUMBER("dump-retention", "DCGM_EXPORTER_DUMP_RETENTION", dump_retention_h, "24",
+    INERT_NUMBER("dump-retention", NULL, "DCGM_EXPORTER_DUMP_RETENTION", dump_retention_h, "24",
                  INT32_MIN, INT32_MAX, "Hours to keep debug dumps."),
     INERT_SWITCH("dump-compression", "DCGM_EXPORTER_DUMP_COMPRESSION", dump_compression, "true",
                  "Compress debug dumps."),

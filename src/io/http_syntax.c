@@ -3,6 +3,7 @@
 // never overtakes what is read.
 #include "io/http_syntax.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
@@ -273,4 +274,15 @@ int http_address_parse(const char *text, struct http_address *out, struct error 
     *out = (struct http_address){.port = (uint16_t)port};
     sv_copy(out->host, sizeof(out->host), host);
     return 0;
+}
+
+bool http_host_is_loopback(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, host, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six);
+    return sv_equals_nocase(sv_from(host), SV("localhost"));
 }

@@ -49,3 +49,7 @@ struct http_address {
 #define HTTP_UNIX_PATH_BYTES 108 // sockaddr_un
 // 0 or -EINVAL with *err.
 int must_use http_address_parse(const char *text, struct http_address *out, struct error *err);
+
+// Whether a host (no port, no brackets) is this machine by its own text: localhost, 127.0.0.0/8,
+// ::1. Names are not resolved: what they resolve to can change.
+bool http_host_is_loopback(const char *host);

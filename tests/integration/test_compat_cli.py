@@ -66,7 +66,8 @@ INERT = {"cpu-devices", "configmap-data", "remote-hostengine-info", "kubernetes-
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
          "watch-max-keep-samples", "enable-dcgm-log", "dcgm-log-level", "dump-enabled", "dump-directory",
          "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",
-         "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket"}
+         "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket",
+         "xid-count-window-size", "clock-events-count-window-size"}
 
 
 @pytest.fixture(scope="module")

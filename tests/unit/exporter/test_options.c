@@ -18,7 +18,7 @@
 static int parse_words(const char *const *words, const char *const *variables,
                        struct exporter_options *o, struct error *err)
 {
-    static char storage[2][MOST][256];
+    static char storage[2][MOST][320];
     char *argv[MOST + 1] = {"podgpu-exporter"}, *environ_words[MOST + 1] = {NULL};
     int argc = 1, count = 0;
     for (; words[argc - 1]; argc++) {
@@ -279,20 +279,20 @@ static void what_is_asked_for_and_not_there_is_listed(void **state)
                           "--enable-pprof", "--dump-compression=false", "--web-read-timeout=5s",
                           "-m", "ns:name", "--kubernetes-pod-label-allowlist-regex=a,b",
                           "--kubernetes-virtual-gpus", "--disable-startup-validate",
-                          "--dump-retention=24"),
+                          "--dump-retention=24", "-x", "60000"),
                     WORDS("NODE_NAME=n", "KUBERNETES_ENABLE_DRA=true", "DCGM_EXPORTER_DEBUG=true"),
                     &o, &err),
         0);
-    assert_int_equal(o.unavailable_count, 8);
+    assert_int_equal(o.unavailable_count, 9);
     assert_true(lists(&o, "remote-hostengine-info"));
     assert_true(lists(&o, "kubernetes-enable-pod-labels"));
     assert_true(lists(&o, "enable-pprof"));
     assert_true(lists(&o, "dump-compression"));
     assert_true(lists(&o, "web-read-timeout"));
     assert_true(lists(&o, "configmap-data"));
+    assert_true(lists(&o, "xid-count-window-size"));
     assert_true(lists(&o, "kubernetes-pod-label-allowlist-regex"));
     assert_true(lists(&o, "kubernetes-enable-dra"));
-    assert_false(o.remote_is_loopback);
     exporter_options_deinit(&o);
 }
 
@@ -305,7 +305,6 @@ static void a_remote_engine_on_this_machine_is_accepted_and_listed(void **state)
         struct exporter_options o;
         struct error err;
         assert_int_equal(parse_words(WORDS(), WORDS(variables[i]), &o, &err), 0);
-        assert_true(o.remote_is_loopback);
         assert_int_equal(o.unavailable_count, 1);
         assert_true(lists(&o, "remote-hostengine-info"));
         exporter_options_deinit(&o);
@@ -349,47 +348,34 @@ static void loopback_remotes_are_told_from_others(void **state)
         assert_false(exporter_remote_is_loopback(sv_from(there[i])));
 }
 
-static void the_hostname_follows_the_rules(void **state)
+static void the_hostname_is_the_nodes_else_the_machines(void **state)
 {
-    static const struct {
-        bool kubernetes;
-        const char *node, *own, *remote,
-            *expected; // remote NULL: not given; expected NULL: an error
+    struct exporter_options o;
+    struct error err;
+    char own[256];
+    assert_int_equal(gethostname(own, sizeof(own)), 0);
+    const struct {
+        const char *variable, *expected;
     } cases[] = {
-        {true, "node-1", "own", NULL, "node-1"},
-        {true, "", "own", NULL, "own"},
-        {true, NULL, "own", NULL, "own"},
-        {true, NULL, NULL, NULL, NULL},
-        {false, "node-1", "own", NULL, "node-1"},
-        {false, NULL, "own", NULL, "own"},
-        {false, "", NULL, NULL, NULL},
-        {false, NULL, "own", "example.com:5555", "example.com"},
-        {false, "node-1", "own", "example.com:5555", "example.com"},
-        {false, NULL, "own", "tcp://example.com:5555", "example.com"},
-        {false, NULL, "own", "[2001:db8::1]:5555", "2001:db8::1"},
-        {false, NULL, "own", "[2001:db8::1]", "[2001:db8::1]"},
-        {false, NULL, "own", "2001:db8::1", "2001:db8::1"},
-        {false, NULL, "own", "[::]:5555", "::"},
-        {false, NULL, "own", "localhost:5555", "own"},
-        {false, "node-1", "own", "[::1]:5555", "node-1"},
-        {false, NULL, "own", "", "own"},
-        {true, NULL, "own", "example.com:5555", "own"},
+        {"NODE_NAME=node-1", "node-1"},
+        {"NODE_NAME=", own},
+        {"NODE_NAMES=x", own},
+        {"DCGM_REMOTE_HOSTENGINE_INFO=localhost:5555", own},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        char out[64];
-        struct error err = ERROR_INIT;
-        int r = exporter_hostname(cases[i].kubernetes, cases[i].node, cases[i].own,
-                                  cases[i].remote != NULL, cases[i].remote ? cases[i].remote : "",
-                                  out, sizeof(out), &err);
-        assert_int_equal(r, cases[i].expected ? 0 : -EINVAL);
-        if (cases[i].expected)
-            assert_string_equal(out, cases[i].expected);
+        assert_int_equal(parse_words(WORDS(), WORDS(cases[i].variable), &o, &err), 0);
+        assert_string_equal(o.hostname, cases[i].expected);
+        exporter_options_deinit(&o);
     }
-    char small[8];
-    assert_int_equal(
-        exporter_hostname(true, "1234567", NULL, false, "", small, sizeof(small), NULL), 0);
-    assert_int_equal(
-        exporter_hostname(true, "12345678", NULL, false, "", small, sizeof(small), NULL), -EINVAL);
+    char name[10 + 256 + 1] = "NODE_NAME=";
+    for (size_t len = 254; len <= 256; len++) {
+        memset(name + 10, 'n', len);
+        int r = parse_words(WORDS(), WORDS(name), &o, &err);
+        assert_int_equal(r, len < 256 ? 0 : -EINVAL);
+        if (r == 0)
+            assert_string_equal(o.hostname, name + 10);
+        exporter_options_deinit(&o);
+    }
 }
 
 static void no_hostname_leaves_the_label_away(void **state)
@@ -453,7 +439,7 @@ int main(void)
         cmocka_unit_test(what_is_asked_for_and_not_there_is_listed),
         cmocka_unit_test(a_remote_engine_on_this_machine_is_accepted_and_listed),
         cmocka_unit_test(loopback_remotes_are_told_from_others),
-        cmocka_unit_test(the_hostname_follows_the_rules),
+        cmocka_unit_test(the_hostname_is_the_nodes_else_the_machines),
         cmocka_unit_test(no_hostname_leaves_the_label_away),
         cmocka_unit_test(the_first_word_that_is_no_flag_is_told),
         cmocka_unit_test(help_and_version_are_outcomes),

@@ -289,6 +289,18 @@ static void longest_names_fit_and_one_more_is_refused(void **state)
     }
 }
 
+static void loopback_is_told_by_the_text(void **state)
+{
+    (void)state;
+    static const char *const here[] = {"localhost", "LocalHost", "127.0.0.1", "127.255.9.9", "::1"};
+    static const char *const there[] = {
+        "", "localhost.example", "128.0.0.1", "126.255.255.255", "::", "::2", "0.0.0.0", "127.1"};
+    for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+        assert_true(http_host_is_loopback(here[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(there); i++)
+        assert_false(http_host_is_loopback(there[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +315,7 @@ int main(void)
         cmocka_unit_test(addresses_are_read_in_each_form),
         cmocka_unit_test(bad_addresses_are_refused_with_the_text_found),
         cmocka_unit_test(longest_names_fit_and_one_more_is_refused),
+        cmocka_unit_test(loopback_is_told_by_the_text),
     };
     return cmocka_run_group_tests_name("http syntax", tests, NULL, NULL);
 }
