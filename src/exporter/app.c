@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wiring. A page is published when a sample arrives; the tick publishes when none came for a
-// while, so that ages move, jobs change and values that are too old go. The first page with devices waits up to HOLD_NS for the
-// kubelet's first answer: a series that starts without its pod and then gains it would be two series.
+// while, so that ages move, jobs change and values that are too old go. The first page with devices
+// waits up to HOLD_NS for the kubelet's first answer: a series that starts without its pod and then
+// gains it would be two series.
 #include "exporter/app.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory), app_reload.c (a new
-// configuration beside the old), app_self.c (numbers and readiness about ourselves).
+// The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory),
+// app_reload.c (a new configuration beside the old), app_self.c (numbers and readiness about
+// ourselves).
 #pragma once
 
 #include "exporter/app.h"
@@ -19,9 +20,9 @@
 struct app {
     const struct exporter_options *options;
     struct loop *loop;
-    struct exporter_config *config; // in force
+    struct exporter_config *config;      // in force
     struct exporter_config *next_config; // checked, waiting for its first sample
-    uint64_t next_deadline_ns; // when next_config is taken without one
+    uint64_t next_deadline_ns;           // when next_config is taken without one
     uint32_t watch_id;
     uint32_t sampled_watch_id; // of the last sample
     size_t watched_fields;
@@ -29,7 +30,7 @@ struct app {
     struct inventory inventory;
     struct source_process *source;
     struct pod_resources *pods; // NULL without -k
-    struct hpc *hpc; // NULL without a directory
+    struct hpc *hpc;            // NULL without a directory
     struct publisher *publisher;
     struct routes routes;
     struct http_server *server;
@@ -48,7 +49,8 @@ struct app {
     uint64_t reasons_layout; // inventory layout for which missing fields were logged last
     uint64_t reasons_due_ns; // when to look again although it is still the same
     struct frame_state logged_state;
-    uint8_t *reasons_logged; // one a counter of the config in force: enum frame_status + 1 last logged
+    uint8_t
+        *reasons_logged; // one a counter of the config in force: enum frame_status + 1 last logged
     uint64_t down_events;
 };
 

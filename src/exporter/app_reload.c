@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reload never leaves a gap: the new configuration is read and checked beside the old one, then watched; the page
-// before keeps being served until the first sample that holds the new fields (or NEXT_DEADLINE_NS), then both swap.
+// A reload never leaves a gap: the new configuration is read and checked beside the old one, then
+// watched; the page before keeps being served until the first sample that holds the new fields (or
+// NEXT_DEADLINE_NS), then both swap.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,9 +11,10 @@
 
 #define NEXT_DEADLINE_NS (3 * NS_PER_S)
 
-// A file without a byte is one that somebody is writing; whoever wants no counters says so in a comment.
-static int check_not_emptied(const struct exporter_config *newest, const struct exporter_config *config,
-                             struct error *err)
+// A file without a byte is one that somebody is writing; whoever wants no counters says so in a
+// comment.
+static int check_not_emptied(const struct exporter_config *newest,
+                             const struct exporter_config *config, struct error *err)
 {
     if (config->counters_bytes > 0 || newest->counters.count == 0)
         return 0;
@@ -44,11 +46,13 @@ static void stage(struct app *a, const char *why, struct exporter_config *config
     a->routes.reloading = true;
     take_note(a);
     log_info("configuration read", LOG_STR("why", why), LOG_STR("counters", config->counters_file),
-             LOG_U64("rows", config->counters.count), LOG_U64("duplicates", config->counters.duplicates));
+             LOG_U64("rows", config->counters.count),
+             LOG_U64("duplicates", config->counters.duplicates));
     (void)app_reload_progress(a);
 }
 
-// The files as they were read last are watched, also when they were refused: their repair is waited for.
+// The files as they were read last are watched, also when they were refused: their repair is waited
+// for.
 static void watch_files(struct app *a, const struct exporter_config_files *files)
 {
     const char *counters = files->counters[0] ? files->counters : a->config->counters_file;

@@ -87,7 +87,8 @@ static void source_condition(const struct app *a, struct ready_condition *c)
     const struct frame_state *s = &a->inventory.state;
     bool nothing = s->code == FRAME_STATE_READY && a->watched_fields == 0;
     bool sampled = a->inventory.samples > 0 || nothing;
-    bool known_absent = a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
+    bool known_absent =
+        a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
     c->name = "source nvml";
     c->ok = sampled || known_absent;
     if (known_absent)
@@ -109,7 +110,8 @@ static void kubelet_condition(const struct app *a, struct ready_condition *c)
     if (absent)
         sv_copy(c->text, sizeof(c->text), SV("no socket; metrics are served without pod labels"));
     else
-        sv_copy(c->text, sizeof(c->text), s.last_result == 0 ? SV("answering") : sv_from(s.last_error));
+        sv_copy(c->text, sizeof(c->text),
+                s.last_result == 0 ? SV("answering") : sv_from(s.last_error));
 }
 
 size_t app_conditions(void *user, struct ready_condition *out)
@@ -122,7 +124,8 @@ size_t app_conditions(void *user, struct ready_condition *out)
         kubelet_condition(a, &out[n++]);
     out[n] = (struct ready_condition){.name = "configuration", .ok = true};
     sv_copy(out[n].text, sizeof(out[n].text),
-            a->config_ok ? SV("in force") : SV("the last reload failed, the one before is in force"));
+            a->config_ok ? SV("in force")
+                         : SV("the last reload failed, the one before is in force"));
     n++;
     return n;
 }

@@ -15,7 +15,8 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Rows of type label become constant text of the page. scratch has room for every row of the configuration.
+// Rows of type label become constant text of the page. scratch has room for every row of the
+// configuration.
 static void mark_labels(struct app *a, const struct exporter_config *config, uint16_t *scratch)
 {
     size_t count = 0;
@@ -25,7 +26,8 @@ static void mark_labels(struct app *a, const struct exporter_config *config, uin
     inventory_set_labels(&a->inventory, scratch, count);
 }
 
-// Tells the source and the inventory which fields to keep: the configuration's, each once, ascending.
+// Tells the source and the inventory which fields to keep: the configuration's, each once,
+// ascending.
 int app_watch(struct app *a, const struct exporter_config *config)
 {
     uint16_t *fields = calloc(config->counters.count + 1, sizeof(*fields));
@@ -113,12 +115,14 @@ static void on_frame(void *user, const struct frame *frame)
         on_sample(a, frame->as.sample.head);
 }
 
-static void on_down(void *user, const char *reason, uint32_t index, const char *call, bool driver_hung)
+static void on_down(void *user, const char *reason, uint32_t index, const char *call,
+                    bool driver_hung)
 {
     struct app *a = user;
     a->down_events++;
     log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
-             LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
+             LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung),
+             LOG_LIMIT(reason));
     if (driver_hung)
         inventory_mark_down(&a->inventory, UINT32_MAX, "driver_hung");
     else if (strcmp(reason, "hung") == 0 && index != UINT32_MAX)
@@ -151,7 +155,8 @@ int app_source_start(struct app *a, struct error *err)
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-// The worst status of a field over all entities: what keeps it from being there at all, or FRAME_OK.
+// The worst status of a field over all entities: what keeps it from being there at all, or
+// FRAME_OK.
 static enum frame_status field_reason(const struct inventory *inv, const struct field_info *field)
 {
     enum frame_status reason = FRAME_NO_DATA;
@@ -181,8 +186,9 @@ void app_log_missing(struct app *a)
         return;
     for (size_t i = 0; i < counters->count; i++) {
         const struct counter *c = &counters->rows[i];
-        enum frame_status reason = c->field->id >= FIELD_EXP_FIRST ? FRAME_NEEDS_DCGM
-                                                                   : field_reason(&a->inventory, c->field);
+        enum frame_status reason = c->field->id >= FIELD_EXP_FIRST
+                                       ? FRAME_NEEDS_DCGM
+                                       : field_reason(&a->inventory, c->field);
         if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
             continue;
         a->reasons_logged[i] = (uint8_t)(reason + 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: owners are a function of (inventory layout, kubelet map); both carry a version, so a tick on which
-// neither moved costs two comparisons. A page is one heap buffer handed over to an http_body, which the server frees
-// with its last reader; `live` holds references to pages that may still have readers, oldest first.
+// How it works: owners are a function of (inventory layout, kubelet map); both carry a version, so
+// a tick on which neither moved costs two comparisons. A page is one heap buffer handed over to an
+// http_body, which the server frees with its last reader; `live` holds references to pages that may
+// still have readers, oldest first.
 #include "exporter/publish.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ struct publisher {
     bool jobs_changed;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
-    uint64_t owners_layout; // inventory layout the owners were made for
+    uint64_t owners_layout;          // inventory layout the owners were made for
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the latest inventory and kubelet map to the bodies that scrapers get: owners are worked out when either changed,
-// the page is rendered, and the new bodies replace the old ones. At most LIMIT_PAGES_LIVE pages are alive: when a slow
-// reader would hold a fourth, the readers of the oldest are shut down and counted.
+// From the latest inventory and kubelet map to the bodies that scrapers get: owners are worked out
+// when either changed, the page is rendered, and the new bodies replace the old ones. At most
+// LIMIT_PAGES_LIVE pages are alive: when a slow reader would hold a fourth, the readers of the
+// oldest are shut down and counted.
 #pragma once
 
 #include "exporter/render.h"
@@ -31,12 +32,12 @@ struct http_body *publisher_body(const struct publisher *p, enum text_format for
 const char *publisher_selection_error(const struct publisher *p);
 
 struct publisher_stats {
-    uint64_t pages; // published
+    uint64_t pages;    // published
     uint64_t failures; // pages that could not be made
     uint64_t shut_readers;
     size_t bytes; // of the last page
     size_t device_series, series;
-    size_t unknown_ids; // device ids of GPU resources that no GPU here has
+    size_t unknown_ids;    // device ids of GPU resources that no GPU here has
     size_t superseded_ids; // listed for a pod whose device went on to a newer one
 };
 void publisher_get_stats(const struct publisher *p, struct publisher_stats *out);

@@ -7,10 +7,11 @@
 #define LOCATION_PATH_BYTES 256
 
 // The front page as dcgm-exporter lays it out, tabs included.
-static const char front_page[] = "<html>\n\t\t\t<head><title>GPU Exporter</title></head>\n\t\t\t<body>\n"
-                                 "\t\t\t<h1>GPU Exporter</h1>\n"
-                                 "\t\t\t<p><a href=\"./metrics\">Metrics</a></p>\n"
-                                 "\t\t\t<p><a href=\"./health\">Health</a></p>\n\t\t\t</body>\n\t\t\t</html>";
+static const char front_page[] =
+    "<html>\n\t\t\t<head><title>GPU Exporter</title></head>\n\t\t\t<body>\n"
+    "\t\t\t<h1>GPU Exporter</h1>\n"
+    "\t\t\t<p><a href=\"./metrics\">Metrics</a></p>\n"
+    "\t\t\t<p><a href=\"./health\">Health</a></p>\n\t\t\t</body>\n\t\t\t</html>";
 
 static const struct http_header text_html = {"Content-Type", "text/html; charset=utf-8"};
 
@@ -36,7 +37,8 @@ static void serve_health(const struct routes *r, struct http_request *request)
     size_t count = 1;
     if (r->reloading || !have_page)
         headers[count++] = (struct http_header){"X-Reload-In-Progress", "true"};
-    http_reply_text(request, 200, have_page ? SV("OK") : SV("OK - reload in progress"), headers, count);
+    http_reply_text(request, 200, have_page ? SV("OK") : SV("OK - reload in progress"), headers,
+                    count);
 }
 
 static void serve_ready(const struct routes *r, struct http_request *request)
@@ -48,14 +50,16 @@ static void serve_ready(const struct routes *r, struct http_request *request)
     for (size_t i = 0; i < count; i++) {
         const struct ready_condition *c = &conditions[i];
         ready = ready && c->ok;
-        buf_add_fmt(&text, "[%c] %s%s%s\n", c->ok ? '+' : '-', c->name, c->text[0] ? ": " : "", c->text);
+        buf_add_fmt(&text, "[%c] %s%s%s\n", c->ok ? '+' : '-', c->name, c->text[0] ? ": " : "",
+                    c->text);
     }
     buf_add_str(&text, ready ? "ready\n" : "not ready\n");
     http_reply_text(request, ready ? 200 : 503, buf_sv(&text), NULL, 0);
     buf_deinit(&text);
 }
 
-// "//metrics" and "/./metrics" are sent to the clean path, as Go's routers do. False: nothing to clean.
+// "//metrics" and "/./metrics" are sent to the clean path, as Go's routers do. False: nothing to
+// clean.
 static bool redirect_unclean(struct http_request *request, struct sv path)
 {
     char clean[3 * LOCATION_PATH_BYTES];
@@ -79,7 +83,8 @@ void routes_handle(void *user, struct http_request *request)
     else if (sv_equals(path, SV("/readyz")))
         serve_ready(r, request);
     else if (sv_equals(path, SV("/")))
-        http_reply_text(request, 200, (struct sv){front_page, sizeof(front_page) - 1}, &text_html, 1);
+        http_reply_text(request, 200, (struct sv){front_page, sizeof(front_page) - 1}, &text_html,
+                        1);
     else if (!redirect_unclean(request, path))
         http_reply_text(request, 404, SV("404 page not found\n"), NULL, 0);
 }

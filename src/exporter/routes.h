@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the metrics address answers: /metrics, /health, /livez, /readyz and the front page, in dcgm-exporter's texts
-// where it has the route. Reads ready state only: no vendor call, no kubelet call, no lock.
+// What the metrics address answers: /metrics, /health, /livez, /readyz and the front page, in
+// dcgm-exporter's texts where it has the route. Reads ready state only: no vendor call, no kubelet
+// call, no lock.
 #pragma once
 
 #include "exporter/publish.h"
@@ -17,7 +18,7 @@ struct ready_condition {
 struct routes {
     const struct publisher *publisher;
     bool openmetrics; // answer in OpenMetrics to those who ask for it
-    bool reloading; // a reload is waiting for its first sample
+    bool reloading;   // a reload is waiting for its first sample
     // Fills up to READY_CONDITIONS_MAX and returns how many.
     size_t (*conditions)(void *user, struct ready_condition *out);
     void *user;

@@ -68,8 +68,8 @@ enum source_verdict source_blame_note(struct source_blame *b, const char *call, 
     row->times++;
     if (row->times < 2)
         return SOURCE_VERDICT_NONE;
-    bool whole_gpu = index != UINT32_MAX && (is_essential(call) || row->avoided ||
-                                             is_avoided_beside(b, row, false));
+    bool whole_gpu = index != UINT32_MAX &&
+                     (is_essential(call) || row->avoided || is_avoided_beside(b, row, false));
     if (whole_gpu)
         return SOURCE_VERDICT_SKIP_GPU;
     if (is_essential(call) || row->avoided)

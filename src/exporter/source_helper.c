@@ -170,7 +170,8 @@ static void note_volume(struct source_helper *h, size_t bytes)
     h->window_bytes += bytes;
 }
 
-// Bytes read; 0 nothing there (or the child closed, see closed_ns). *out_more: the socket may hold more.
+// Bytes read; 0 nothing there (or the child closed, see closed_ns). *out_more: the socket may hold
+// more.
 static size_t read_some(struct source_helper *h, bool *out_more)
 {
     char *space;

@@ -5,15 +5,16 @@
 // failure, then after a wait that doubles from 1 s to 60 s, half of it random. A helper that lived
 // for 60 s starts this anew.
 //
-// Hang. Once a second the call page is read (more often with a short deadline); a call older than the deadline costs the helper its
-// life (SIGKILL), and the next one gets `--skip INDEX` for the GPU that was asked. A helper also
-// hangs when it says no HELLO within 10 s, or takes no WATCH within the deadline, or when its loop
-// does not turn for 30 s outside a call (a library that does not come back from being loaded), or
-// when, with GPUs to sample, neither a frame nor a vendor call happens for long (four of its
-// shortest periods and three deadlines). If the successor of a hung helper hangs before its first
-// sample, the driver itself is held to be stuck (one lock for all GPUs): `driver_hung` is told and
-// restarts go on with backoff. Time in which we did not run ourselves (a suspended machine, a
-// frozen container) counts for nobody, and no GPU is blamed for a helper that somebody has stopped.
+// Hang. Once a second the call page is read (more often with a short deadline); a call older than
+// the deadline costs the helper its life (SIGKILL), and the next one gets `--skip INDEX` for the
+// GPU that was asked. A helper also hangs when it says no HELLO within 10 s, or takes no WATCH
+// within the deadline, or when its loop does not turn for 30 s outside a call (a library that does
+// not come back from being loaded), or when, with GPUs to sample, neither a frame nor a vendor call
+// happens for long (four of its shortest periods and three deadlines). If the successor of a hung
+// helper hangs before its first sample, the driver itself is held to be stuck (one lock for all
+// GPUs): `driver_hung` is told and restarts go on with backoff. Time in which we did not run
+// ourselves (a suspended machine, a frozen container) counts for nobody, and no GPU is blamed for a
+// helper that somebody has stopped.
 //
 // Crash in a call. What the call page names at the death of a helper by its own fault goes to
 // source_blame, as does a hang in a call that asks no GPU: what fails again is left alone.

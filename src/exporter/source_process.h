@@ -10,8 +10,9 @@
 
 // Times that only tests change; 0 takes the default.
 struct source_process_timing {
-    uint64_t watchdog_ns;      // a tenth of the call deadline, at most 1 s: how often the call page is read
-    uint64_t hello_ns;         // 10 s: for a new helper to say HELLO
+    uint64_t
+        watchdog_ns;   // a tenth of the call deadline, at most 1 s: how often the call page is read
+    uint64_t hello_ns; // 10 s: for a new helper to say HELLO
     uint64_t backoff_least_ns; // 1 s
     uint64_t backoff_most_ns;  // 60 s
     uint64_t healthy_ns;       // 60 s: a helper that lived so long starts the backoff anew

@@ -42,7 +42,7 @@ struct source_program {
     const char *library;                // "": not given
     const char *kmsg;                   // "": not given
     const char *log_format, *log_level; // "": not given
-    uint64_t kmsg_after; // last record of the kernel log that was told, 0: not given
+    uint64_t kmsg_after;                // last record of the kernel log that was told, 0: not given
     const struct source_blame *blame;
 };
 // The helper's command line. but: an index that is not skipped, UINT32_MAX none. Borrows the
