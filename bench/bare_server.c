@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The yardstick for script/bench: libmicrohttpd alone, one epoll thread of its own, serving one file from memory.
+// The yardstick for script/bench: libmicrohttpd alone, one epoll thread of its own, serving one
+// file from memory.
 //   bare_server FILE  prints the port it listens on, and serves until its standard input ends.
 #include <microhttpd.h>
 #include <stdio.h>
@@ -7,13 +8,15 @@
 
 static struct MHD_Response *response;
 
-static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *url, const char *method,
-                              const char *version, const char *data, size_t *data_bytes, void **state)
+static enum MHD_Result answer(void *user, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *data,
+                              size_t *data_bytes, void **state)
 {
     (void)user, (void)url, (void)method, (void)version, (void)data, (void)data_bytes;
     if (*state)
         return MHD_queue_response(connection, 200, response);
-    *state = response; // an answer to the first call, before the request's body, would end the connection
+    *state = response; // an answer to the first call, before the request's body, would end the
+                       // connection
     return MHD_YES;
 }
 
@@ -29,8 +32,8 @@ int main(int argc, char **argv)
     fclose(f);
     response = MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_PERSISTENT);
     MHD_add_response_header(response, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
-    struct MHD_Daemon *daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, NULL,
-                                                 MHD_OPTION_END);
+    struct MHD_Daemon *daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL,
+                                                 answer, NULL, MHD_OPTION_END);
     if (!daemon)
         return 1;
     printf("%u\n", MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sample costs the exporter, and whether its memory stays flat: bench_soak SAMPLES GPUS INSTANCES COUNTERS-FILE.
-// One second of virtual time a sample. Frames go through the reader into the inventory, a page is published, every
-// fifteenth is compressed as if it had been scraped. In each thousand samples the node lives through what nodes live
-// through: pods come and go, a GPU is lost and returns, XIDs happen, the counters file changes.
-// Prints the bytes of heap in use after each thousand, and at the end the median nanoseconds of each step.
+// What a sample costs the exporter, and whether its memory stays flat: bench_soak SAMPLES GPUS
+// INSTANCES COUNTERS-FILE. One second of virtual time a sample. Frames go through the reader into
+// the inventory, a page is published, every fifteenth is compressed as if it had been scraped. In
+// each thousand samples the node lives through what nodes live through: pods come and go, a GPU is
+// lost and returns, XIDs happen, the counters file changes. Prints the bytes of heap in use after
+// each thousand, and at the end the median nanoseconds of each step.
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,8 @@ static void send_state(void)
 
 static void send_entities(void)
 {
-    const struct frame_entities head = {.generation = ++node.generation, .count = node.entity_count};
+    const struct frame_entities head = {.generation = ++node.generation,
+                                        .count = node.entity_count};
     size_t start = begin(FRAME_ENTITIES, &head, sizeof(head));
     buf_add(&node.frame, node.entities, node.entity_count * sizeof(node.entities[0]));
     deliver(start);
@@ -116,11 +118,16 @@ static void send_xid(uint32_t entity, uint32_t code)
     deliver(start);
 }
 
-static struct frame_record record_of(uint64_t round, uint32_t entity, const struct field_info *field)
+static struct frame_record record_of(uint64_t round, uint32_t entity,
+                                     const struct field_info *field)
 {
-    uint64_t mixed = (round * 2654435761u + entity * 40503u + field->id) * UINT64_C(0x9e3779b97f4a7c15) >> 44;
-    struct frame_record r = {
-        .entity = entity, .field = field->id, .type = FRAME_VALUE_I64, .taken_ns = node.now_ns, .value.i64 = (int64_t)mixed};
+    uint64_t mixed =
+        (round * 2654435761u + entity * 40503u + field->id) * UINT64_C(0x9e3779b97f4a7c15) >> 44;
+    struct frame_record r = {.entity = entity,
+                             .field = field->id,
+                             .type = FRAME_VALUE_I64,
+                             .taken_ns = node.now_ns,
+                             .value.i64 = (int64_t)mixed};
     if (field->type == FIELD_DOUBLE) {
         r.type = FRAME_VALUE_DOUBLE;
         r.value.f64 = (double)mixed / 1000;
@@ -200,7 +207,8 @@ static void set_pods(unsigned shift)
         char name[64];
         snprintf(name, sizeof(name), "a-training-job-of-some-days-%08u", i + shift);
         bool instance = node.entities[i].kind == FRAME_ENTITY_GPU_I;
-        add_pod(&list, name, instance ? "nvidia.com/mig-1g.10gb" : "nvidia.com/gpu", node.entities[i].uuid);
+        add_pod(&list, name, instance ? "nvidia.com/mig-1g.10gb" : "nvidia.com/gpu",
+                node.entities[i].uuid);
     }
     struct pod_resources_decoder *decoder;
     struct pod_devices *rows;
@@ -238,7 +246,8 @@ static void watch(size_t without)
             labels[label_count++] = id;
     }
     qsort(node.fields, node.field_count, sizeof(node.fields[0]), compare_ids);
-    must(inventory_set_fields(&node.inventory, node.fields, node.field_count, ++node.watch_id) == 0, "fields");
+    must(inventory_set_fields(&node.inventory, node.fields, node.field_count, ++node.watch_id) == 0,
+         "fields");
     inventory_set_labels(&node.inventory, labels, label_count);
 }
 
@@ -259,7 +268,8 @@ static void publish(uint64_t round)
     };
     uint64_t begun_ns = clock_mono_ns();
     inventory_expire(&node.inventory, node.config->period_ns, node.now_ns);
-    must(publisher_publish(node.publisher, node.config, &node.inventory, &self, node.now_ns) == 0, "page");
+    must(publisher_publish(node.publisher, node.config, &node.inventory, &self, node.now_ns) == 0,
+         "page");
     measured(STEP_PUBLISH, begun_ns);
     struct sv page = http_body_bytes(publisher_body(node.publisher, TEXT_FORMAT_PROMETHEUS));
     node.page_bytes = page.len;
@@ -356,8 +366,8 @@ static void report(void)
     publisher_get_stats(node.publisher, &stats);
     device = stats.device_series;
     all = stats.series;
-    printf("device_series=%zu\nseries=%zu\npage_bytes=%zu\ngzip_bytes=%zu\nrecords=%zu\n", device, all,
-           node.page_bytes, node.gzip_bytes, node.records);
+    printf("device_series=%zu\nseries=%zu\npage_bytes=%zu\ngzip_bytes=%zu\nrecords=%zu\n", device,
+           all, node.page_bytes, node.gzip_bytes, node.records);
 }
 
 static uint64_t number(const char *text, uint64_t most)

@@ -30,8 +30,9 @@ struct sv sv_sub(struct sv s, size_t from, size_t len); // clamped to s
 size_t sv_find_char(struct sv s, char c);
 size_t sv_find(struct sv s, struct sv needle);
 // Splits at the first separator: *head gets what is before it, *s what is behind.
-// Returns false, with *head empty, when s is empty; a last piece without separator is returned once,
-// and a separator at the very end yields no empty piece behind it ("a,,b," gives "a", "", "b").
+// Returns false, with *head empty, when s is empty; a last piece without separator is returned
+// once, and a separator at the very end yields no empty piece behind it ("a,,b," gives "a", "",
+// "b").
 bool sv_next(struct sv *s, char separator, struct sv *head);
 bool sv_is_utf8(struct sv s);
 // Bytes of the well-formed UTF-8 sequence s starts with; 0 when it starts with none.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of NVIDIA's XID error codes: the text that dcgm-exporter puts into err_msg, and which
-// need someone now. The tables are generated (script/make-catalogue) from data/xid-messages.tsv and
-// data/xid.tsv into xid_table.c; which codes are critical is podgpu's reading of NVIDIA's published
-// XID catalogue.
+// What is known of NVIDIA's XID error codes: the text that dcgm-exporter puts into err_msg, and
+// which need someone now. The tables are generated (script/make-catalogue) from
+// data/xid-messages.tsv and data/xid.tsv into xid_table.c; which codes are critical is podgpu's
+// reading of NVIDIA's published XID catalogue.
 #pragma once
 
 #include <stdint.h>

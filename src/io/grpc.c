@@ -22,7 +22,7 @@
 #include "io/grpc_wire.h"
 
 #define READ_BYTES 16384
-#define BATCH_BYTES 4096 // a request with its preface has 170
+#define BATCH_BYTES 4096                  // a request with its preface has 170
 #define READS_PER_TURN 16                 // then other watches get their turn
 #define CONNECT_RETRY_NS (10 * NS_PER_MS) // the listener's backlog is full
 #define TEXT_BYTES 256
@@ -388,7 +388,8 @@ static bool is_batch_sent(const struct grpc_call *c)
 static bool flush(struct grpc_call *c)
 {
     while (!c->out_broken && (!is_batch_sent(c) || fill_batch(c))) {
-        ssize_t sent = send(c->fd, c->batch + c->batch_sent, c->batch_len - c->batch_sent, MSG_NOSIGNAL);
+        ssize_t sent =
+            send(c->fd, c->batch + c->batch_sent, c->batch_len - c->batch_sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))

@@ -154,7 +154,9 @@ void http_conn_sweep(void *user)
         http_conn_shut(c);
     }
     set_accepting(s, has_room(s)); // also after a pause for want of descriptors
-    set_sweep(s, s->stats.open == 0 ? 0 : (all_idle ? LIMIT_HTTP_SWEEP_IDLE_MS : LIMIT_HTTP_SWEEP_MS) * NS_PER_MS);
+    set_sweep(s, s->stats.open == 0
+                     ? 0
+                     : (all_idle ? LIMIT_HTTP_SWEEP_IDLE_MS : LIMIT_HTTP_SWEEP_MS) * NS_PER_MS);
 }
 
 // --- Caps ---

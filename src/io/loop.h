@@ -22,8 +22,8 @@ uint64_t loop_now_ns(const struct loop *l); // CLOCK_MONOTONIC at the start of t
 struct loop_timer;
 int must_use loop_timer_new(struct loop *l, void (*fired)(void *user), void *user,
                             struct loop_timer **out);
-// First after delay_ns (rounded up to ms), then every repeat_ns (0: once). Re-arming replaces. Delay
-// 0 is the next turn of the loop; set by a timer it lets descriptors have their turn first.
+// First after delay_ns (rounded up to ms), then every repeat_ns (0: once). Re-arming replaces.
+// Delay 0 is the next turn of the loop; set by a timer it lets descriptors have their turn first.
 void loop_timer_set(struct loop_timer *t, uint64_t delay_ns, uint64_t repeat_ns);
 // At each multiple of period_ns on CLOCK_MONOTONIC: timers whose periods divide each other share
 // their wake-ups. For work that has no moment of its own.

@@ -57,12 +57,13 @@ static void poll_now(void *user);
 
 // --- Scheduling ---
 
-// At a multiple of the interval, as all timers without a moment of their own (they share a wake-up), 7/8 of it from
-// the last poll at least.
+// At a multiple of the interval, as all timers without a moment of their own (they share a
+// wake-up), 7/8 of it from the last poll at least.
 static void schedule_interval(struct pod_resources *p)
 {
     uint64_t interval_ns = p->config.interval_ns;
-    uint64_t due_ns = ((p->begun_ns + interval_ns - interval_ns / 8) / interval_ns + 1) * interval_ns;
+    uint64_t due_ns =
+        ((p->begun_ns + interval_ns - interval_ns / 8) / interval_ns + 1) * interval_ns;
     uint64_t now_ns = clock_mono_ns();
     loop_timer_set(p->poll_timer, due_ns > now_ns ? due_ns - now_ns : 0, 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a fuzz target's corpus: every file of the directory given, and every truncation of it up to 2,048 bytes.
+// Replays a fuzz target's corpus: every file of the directory given, and every truncation of it up
+// to 2,048 bytes.
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a program under test: counts its memory allocations in the file named by MALLOC_COUNT (8 bytes, a
-// native uint64_t), so that a test can assert that a scrape causes none.
+// Preloaded into a program under test: counts its memory allocations in the file named by
+// MALLOC_COUNT (8 bytes, a native uint64_t), so that a test can assert that a scrape causes none.
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -89,7 +89,8 @@ static void an_hour_later_it_is_forgotten(void **state)
     assert_int_equal(source_blame_avoided(&blame), 1);
     source_blame_expire(&blame, NS_PER_S + SOURCE_BLAME_NS);
     assert_int_equal(source_blame_avoided(&blame), 0);
-    assert_int_equal(source_blame_note(&blame, "nvmlA", 3, 9 * SOURCE_BLAME_NS), SOURCE_VERDICT_NONE);
+    assert_int_equal(source_blame_note(&blame, "nvmlA", 3, 9 * SOURCE_BLAME_NS),
+                     SOURCE_VERDICT_NONE);
 }
 
 static void the_list_has_an_end(void **state)
