@@ -5,6 +5,8 @@ import pytest
 
 from harness import SLOW, Exporter, run_to_end, wait_until
 
+pytestmark = pytest.mark.faults
+
 UTIL, TEMP, POWER = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
 FIELDS = """
 metrics:

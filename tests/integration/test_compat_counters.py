@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness import BUILD, ROOT, SLOW, exporter_at, wait_until
 
+pytestmark = pytest.mark.faults
+
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 TEMP = "DCGM_FI_DEV_GPU_TEMP"
 UTIL_ROW = "DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).\n"

@@ -6,6 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness import SLOW, exporter_at, wait_until
 
+pytestmark = pytest.mark.faults
+
 TEMP = "DCGM_FI_DEV_GPU_TEMP"
 USED = "DCGM_FI_DEV_FB_USED"
 

@@ -100,11 +100,14 @@ def test_health_says_that_the_page_is_there(exporter):
     assert "X-Reload-In-Progress" not in headers
 
 
-def test_health_says_that_a_reload_is_under_way_and_the_old_page_is_served(node):
-    with exporter_at(node, kubernetes=False) as exporter:
+def test_health_says_that_a_reload_is_under_way_and_the_old_page_is_served(node, tmp_path):
+    counters = tmp_path / "counters.csv"
+    counters.write_text(f"{UTIL},gauge,before\n")
+    with exporter_at(node, kubernetes=False, counters=counters) as exporter:
         exporter.page_when(lambda p: p.samples(UTIL), what="devices")
         node.fault("nvmlDeviceGetUtilizationRates", "delay=300")
         try:
+            counters.write_text(f"{UTIL},gauge,after\n")
             exporter.process.send_signal(signal.SIGHUP)
             def reloading():
                 status, headers, body = ask(exporter.port, "/health")
@@ -115,6 +118,7 @@ def test_health_says_that_a_reload_is_under_way_and_the_old_page_is_served(node)
         finally:
             node.clear_faults()
         wait_until(lambda: not reloading(), 10, "reload over")
+        assert f"# HELP {UTIL} after" in exporter.page().text
 
 
 def test_a_client_that_goes_away_in_the_middle_harms_nobody(exporter):

@@ -1,11 +1,15 @@
 """Who holds a device: device ids of all plugins, sharing, pods that come, go and complete, odd names."""
+import subprocess
 import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness import SLOW, exporter_at, exporter_on
+from harness import SLOW, exporter_at, exporter_on, wait_until
 from kubelet_peers import GrpcKubelet, answer, gpu_row, socket_folder
+from test_judges import free_port, query
+
+pytestmark = pytest.mark.faults
 
 USED = "DCGM_FI_DEV_FB_USED"
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -92,7 +96,8 @@ def test_by_uuid_a_bare_number_is_no_device_and_is_counted(empty):
     pod(empty, "b", "GPU-00000000-0000-0000-0000-000000000000")
     pod(empty, "c", MIG_BOARD.replace("GPU-", "MIG-"))  # the board's hex part is no instance
     with exporter_at(empty) as exporter:
-        page = exporter.page_when(lambda p: p.value("podgpu_exporter_attribution_unknown_ids") == 3, 10, "counted")
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_attribution_unknown_ids") == 3 and p.samples(USED),
+                                  10, "counted")
         assert {o for v in holders(page).values() for o, _ in v} == {None}
 
 
@@ -242,6 +247,50 @@ def test_of_two_pods_that_were_there_before_us_nobody_knows_which_one_holds_the_
         assert holders(page)[("1", None)] == [(None, None)]
         pod(empty, "third", MIG_WHOLE)
         owners_seen(exporter, lambda o: o == "third")
+
+
+# --- What a scraper makes of it ---
+
+def scraped(exporter, folder, honor_labels, family=USED):
+    """{gpu: pod} as a real Prometheus has it whose target is itself a pod, called exporter-0."""
+    port = free_port()
+    (folder / "prometheus.yml").write_text(f"""
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+  - job_name: gpu
+    honor_labels: {str(honor_labels).lower()}
+    static_configs: [{{targets: ["127.0.0.1:{exporter.port}"], labels: {{pod: exporter-0, namespace: monitoring}}}}]
+""")
+    with open(folder / "log", "wb") as log:
+        prometheus = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                                       f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+        try:
+            def series():
+                try:
+                    return query(port, family)
+                except OSError:
+                    return None
+            found = wait_until(series, 20, "samples in Prometheus")
+            return {(s["metric"]["gpu"], s["metric"].get("GPU_I_ID")): (s["metric"].get("pod"), s["metric"].get("exported_pod"))
+                    for s in found}
+        finally:
+            prometheus.terminate()
+            prometheus.wait(20)
+
+
+def test_with_honor_labels_nobody_is_taken_for_the_exporters_own_pod(empty, tmp_path):
+    pod(empty, "job", MIG_WHOLE)
+    ready = lambda p: len(p.samples(USED)) == 5 and holders(p)[("1", None)] == [("job", None)]
+    with exporter_at(empty, "--empty-owner-labels") as exporter:
+        exporter.page_when(ready, what="owner")
+        found = scraped(exporter, tmp_path, True)
+    assert found == {("1", None): ("job", None), **{("0", gi): (None, None) for gi in "1378"}}
+    with exporter_at(empty) as exporter:
+        exporter.page_when(ready, what="owner")
+        (tmp_path / "plain").mkdir()
+        found = scraped(exporter, tmp_path / "plain", False)
+    # As every exporter: without honor_labels the target's own labels win and ours are renamed.
+    assert found == {("1", None): ("exporter-0", "job"), **{("0", gi): ("exporter-0", None) for gi in "1378"}}
 
 
 # --- Odd names ---

@@ -6,6 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness import SLOW, exporter_at, exporter_on, wait_until
 
+pytestmark = pytest.mark.faults
+
 TEMP = "DCGM_FI_DEV_GPU_TEMP"        # the board's
 USED = "DCGM_FI_DEV_FB_USED"         # the instance's
 UUIDS = ["GPU-8a6f0d9c-5b3e-4d27-a1c4-93f2e07b6d10", "GPU-8a6f0d9c-5b3e-4d27-a1c4-93f2e07b6d11"]
