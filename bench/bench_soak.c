@@ -362,10 +362,7 @@ static void report(void)
         printf("%s_ns=%llu\n", step_names[step], (unsigned long long)node.took_ns[step][count / 2]);
     }
     size_t device, all;
-    struct publisher_stats stats;
-    publisher_get_stats(node.publisher, &stats);
-    device = stats.device_series;
-    all = stats.series;
+    publisher_counts(node.publisher, &device, &all);
     printf("device_series=%zu\nseries=%zu\npage_bytes=%zu\ngzip_bytes=%zu\nrecords=%zu\n", device,
            all, node.page_bytes, node.gzip_bytes, node.records);
 }

@@ -181,7 +181,11 @@ static int start_servers(struct app *a, struct error *err)
     if (a->options->flags.admin_address[0] == '\0')
         return 0;
     const struct admin_config admin = {a->options->flags.admin_address, on_admin, a};
-    return admin_new(a->loop, &admin, &a->admin, err);
+    r = admin_new(a->loop, &admin, &a->admin, err);
+    if (r == 0)
+        log_info("listening for control requests", LOG_STR("address", admin.address),
+                 LOG_U64("port", admin_port(a->admin)));
+    return r;
 }
 
 // Our own path: from the kernel, else (no /proc) as we were started.

@@ -49,9 +49,8 @@ struct app {
     uint64_t reasons_layout; // inventory layout for which missing fields were logged last
     uint64_t reasons_due_ns; // when to look again although it is still the same
     struct frame_state logged_state;
-    uint8_t
-        *reasons_logged; // one a counter of the config in force: enum frame_status + 1 last logged
-    uint64_t down_events;
+    // One a counter of the config in force: enum frame_status + 1 that was logged last.
+    uint8_t *reasons_logged;
 };
 
 // app_source.c

@@ -119,7 +119,6 @@ static void on_down(void *user, const char *reason, uint32_t index, const char *
                     bool driver_hung)
 {
     struct app *a = user;
-    a->down_events++;
     log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
              LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung),
              LOG_LIMIT(reason));

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/file.h"
 #include "base/limits.h"
 #include "exporter/counters.h"
 
@@ -384,14 +382,4 @@ void counters_sort(struct counter_list *l)
 {
     if (l->count)
         qsort(l->rows, l->count, sizeof(*l->rows), compare_counters);
-}
-
-int counters_load(const char *path, struct counter_list *out, struct error *err)
-{
-    struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
-    int rc = file_read(path, &text, err);
-    if (rc == 0)
-        rc = counters_parse(buf_sv(&text), path, out, err);
-    buf_deinit(&text);
-    return rc;
 }

@@ -42,4 +42,3 @@ int must_use counters_parse(struct sv text, const char *file, struct counter_lis
 int must_use counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help,
                           const char *file, unsigned line, struct error *err);
 void counters_sort(struct counter_list *l);
-int must_use counters_load(const char *path, struct counter_list *out, struct error *err);

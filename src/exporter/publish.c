@@ -29,8 +29,8 @@ struct publisher {
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;
-    size_t reserve_bytes; // size of the last page: the next one's first allocation
-    struct publisher_stats stats;
+    uint64_t shut_readers;
+    size_t page_bytes; // of the last page: about what the next one needs
 };
 
 int publisher_new(const struct exporter_options *options, struct publisher **out)
@@ -154,8 +154,6 @@ static int refresh_owners(struct publisher *p, const struct inventory *inv)
     int r = work_out_holders(p, inv);
     if (r == 0)
         r = work_out_jobs(p, inv);
-    p->stats.unknown_ids = p->holders.unknown_ids;
-    p->stats.superseded_ids = p->holders.superseded;
     p->owners_version++;
     if (r < 0)
         return r; // tried again at the next tick
@@ -169,7 +167,7 @@ static int make_body(struct publisher *p, const struct render_input *in, enum te
                      struct http_body **out)
 {
     struct buf text = BUF_INIT(LIMIT_PAGE_BYTES);
-    int r = buf_reserve(&text, p->reserve_bytes + p->reserve_bytes / 16 + 4096);
+    int r = buf_reserve(&text, p->page_bytes + p->page_bytes / 16 + 4096);
     if (r == 0)
         r = render_page(p->render, in, format, &text);
     if (r < 0) {
@@ -177,7 +175,7 @@ static int make_body(struct publisher *p, const struct render_input *in, enum te
         return r;
     }
     if (format == TEXT_FORMAT_PROMETHEUS)
-        p->reserve_bytes = text.len;
+        p->page_bytes = text.len;
     size_t bytes;
     char *data = buf_take(&text, &bytes);
     return http_body_new(data, bytes, text_content_type(format), out);
@@ -202,7 +200,7 @@ static void retire_pages(struct publisher *p)
         return;
     for (size_t f = 0; f < TEXT_FORMAT_COUNT; f++)
         if (p->live[0].bodies[f])
-            p->stats.shut_readers += http_body_shut_readers(p->live[0].bodies[f]);
+            p->shut_readers += http_body_shut_readers(p->live[0].bodies[f]);
     page_deinit(&p->live[0]);
     for (size_t i = 1; i < p->live_count; i++)
         p->live[i - 1] = p->live[i];
@@ -213,15 +211,13 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
                       const struct inventory *inventory, struct render_self *self, uint64_t now_ns)
 {
     int r = refresh_owners(p, inventory);
-    if (r < 0) {
-        p->stats.failures++;
+    if (r < 0)
         return r;
-    }
-    self->attribution_unknown_ids = p->stats.unknown_ids;
-    self->attribution_superseded_ids = p->stats.superseded_ids;
+    self->attribution_unknown_ids = p->holders.unknown_ids;
+    self->attribution_superseded_ids = p->holders.superseded;
     self->attribution_rows = p->rows ? p->rows->count : 0;
-    self->page_bytes = p->stats.bytes;
-    self->page_shut_readers = p->stats.shut_readers;
+    self->page_bytes = p->page_bytes;
+    self->page_shut_readers = p->shut_readers;
     const struct render_owners owners = {
         .version = p->owners_version,
         .rows = p->rows,
@@ -235,14 +231,10 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         r = make_body(p, &in, TEXT_FORMAT_OPENMETRICS, &page.bodies[TEXT_FORMAT_OPENMETRICS]);
     if (r < 0) {
         page_deinit(&page);
-        p->stats.failures++;
         return r;
     }
     retire_pages(p);
     p->live[p->live_count++] = page;
-    p->stats.pages++;
-    p->stats.bytes = http_body_bytes(page.bodies[TEXT_FORMAT_PROMETHEUS]).len;
-    render_counts(p->render, &p->stats.device_series, &p->stats.series);
     return 0;
 }
 
@@ -259,7 +251,7 @@ const char *publisher_selection_error(const struct publisher *p)
     return render_selection_error(p->render);
 }
 
-void publisher_get_stats(const struct publisher *p, struct publisher_stats *out)
+void publisher_counts(const struct publisher *p, size_t *out_device_series, size_t *out_all_series)
 {
-    *out = p->stats;
+    render_counts(p->render, out_device_series, out_all_series);
 }

@@ -31,13 +31,5 @@ struct http_body *publisher_body(const struct publisher *p, enum text_format for
 // "" or which device --devices asks for and is not there. Borrowed until the next publish.
 const char *publisher_selection_error(const struct publisher *p);
 
-struct publisher_stats {
-    uint64_t pages;    // published
-    uint64_t failures; // pages that could not be made
-    uint64_t shut_readers;
-    size_t bytes; // of the last page
-    size_t device_series, series;
-    size_t unknown_ids;    // device ids of GPU resources that no GPU here has
-    size_t superseded_ids; // listed for a pod whose device went on to a newer one
-};
-void publisher_get_stats(const struct publisher *p, struct publisher_stats *out);
+// Series on the page published last.
+void publisher_counts(const struct publisher *p, size_t *out_device_series, size_t *out_all_series);

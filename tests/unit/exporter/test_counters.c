@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -349,30 +348,6 @@ static void a_file_cut_anywhere_parses_or_fails_cleanly(void **state)
     }
 }
 
-static void a_file_is_loaded_and_a_missing_one_named(void **state)
-{
-    (void)state;
-    char path[] = "/tmp/podgpu-counters-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    static const char text[] = "DCGM_FI_DEV_GPU_TEMP,gauge,x\nDCGM_FI_DEV_GPU_TMP,gauge,x\n";
-    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
-    struct counter_list l = {0};
-    struct error err = ERROR_INIT;
-    assert_int_equal(counters_load(path, &l, &err), -EINVAL);
-    assert_string_equal(err.file, path);
-    assert_int_equal(err.line, 2);
-    assert_int_equal(ftruncate(fd, sizeof("DCGM_FI_DEV_GPU_TEMP,gauge,x") - 1), 0);
-    assert_int_equal(counters_load(path, &l, &err), 0);
-    assert_int_equal(l.count, 1);
-    counter_list_deinit(&l);
-    close(fd);
-    unlink(path);
-    err = ERROR_INIT;
-    assert_int_equal(counters_load(path, &l, &err), -ENOENT);
-    assert_non_null(strstr(err.text[0] ? err.text : "", "o such file"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,7 +365,6 @@ int main(void)
         cmocka_unit_test(every_field_at_once_fits),
         cmocka_unit_test(a_record_is_as_long_as_the_limit_and_no_longer),
         cmocka_unit_test(a_file_cut_anywhere_parses_or_fails_cleanly),
-        cmocka_unit_test(a_file_is_loaded_and_a_missing_one_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,8 +95,11 @@ static struct counter_list load(const char *path)
 {
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
-    if (counters_load(path, &l, &err) != 0)
+    struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
+    assert_int_equal(file_read(path, &text, &err), 0);
+    if (counters_parse(buf_sv(&text), path, &l, &err) != 0)
         fail_msg("%s:%u:%u: %s", path, err.line, err.column, err.text);
+    buf_deinit(&text);
     return l;
 }
 
