@@ -6,8 +6,8 @@
 // for 60 s starts this anew.
 //
 // Hang. Once a second the call page is read (more often with a short deadline); a call older than
-// the deadline costs the helper its life (SIGKILL), and the next one gets `--skip INDEX` for the
-// GPU that was asked. A helper also hangs when it says no HELLO within 10 s, or takes no WATCH
+// the deadline costs the helper its life (SIGKILL), and the next one gets `--skip INDEX=BUS-ID` for
+// the GPU that was asked. A helper also hangs when it says no HELLO within 10 s, or takes no WATCH
 // within the deadline, or when its loop does not turn for 30 s outside a call (a library that does
 // not come back from being loaded), or when, with GPUs to sample, neither a frame nor a vendor call
 // happens for long (four of its shortest periods and three deadlines). If the successor of a hung
@@ -79,6 +79,7 @@ struct source_process {
     struct slot *active; // or NULL
     struct slot *probe;  // or NULL
     struct source_skips skips;
+    char bus_ids[LIMIT_GPUS][SOURCE_BUS_ID_BYTES]; // by NVML index, as last told
     struct source_blame blame;
     uint64_t kmsg_seq;   // of the last record of the kernel log that a helper has told
     uint64_t looked_ns;  // when the watchdog ran last
@@ -305,13 +306,20 @@ static void fail_probe(struct source_process *s, uint32_t index, const char *rea
     log_info("gpu still does not answer", LOG_U64("gpu", index), LOG_STR("reason", reason));
 }
 
+// UINT32_MAX: a call of no GPU.
+static void skip(struct source_process *s, uint32_t index, bool at_once)
+{
+    const char *bus_id = index < LIMIT_GPUS ? s->bus_ids[index] : "";
+    source_skips_add(&s->skips, index, bus_id, at_once, clock_mono_ns());
+}
+
 // A call that killed its helper, or hung without asking a GPU.
 static void blame(struct source_process *s, const struct source_call *call)
 {
     enum source_verdict verdict =
         source_blame_note(&s->blame, call->name, call->index, clock_mono_ns());
     if (verdict == SOURCE_VERDICT_SKIP_GPU)
-        source_skips_add(&s->skips, call->index, false, clock_mono_ns());
+        skip(s, call->index, false);
     if (verdict != SOURCE_VERDICT_NONE)
         log_error("driver call fails its process again and again, left alone",
                   LOG_STR("call", call->name), LOG_I64("gpu", (int32_t)call->index),
@@ -341,7 +349,7 @@ static void hang(struct source_process *s, struct slot *slot, const struct sourc
         slot_kill(s, s->probe); // leaves the room to the one that is needed
     }
     // With the driver stuck as a whole any GPU may be the one that was asked.
-    source_skips_add(&s->skips, call->index, driver_hung, clock_mono_ns());
+    skip(s, call->index, driver_hung);
     if (call->index == UINT32_MAX && call->name[0] != '\0')
         blame(s, call);
     s->last_hung = true;
@@ -409,13 +417,24 @@ static void on_ended(void *user, int exit_status, int term_signal)
 
 // --- Frames ---
 
+static void note_bus_ids(struct source_process *s, const struct frame *frame)
+{
+    for (uint32_t i = 0; i < frame->as.entities.head->count; i++) {
+        const struct frame_entity *e = &frame->as.entities.list[i];
+        if (e->kind == FRAME_ENTITY_GPU && e->index < LIMIT_GPUS && e->bus_id[0] != '\0')
+            memcpy(s->bus_ids[e->index], e->bus_id, SOURCE_BUS_ID_BYTES);
+    }
+}
+
 static void note_progress(struct slot *slot, const struct frame *frame)
 {
     slot->progress_ns = slot->beat_ns = clock_mono_ns();
     if (frame->type == FRAME_STATE)
         slot->ready = frame->as.state->code == FRAME_STATE_READY;
-    if (frame->type == FRAME_ENTITIES)
+    if (frame->type == FRAME_ENTITIES) {
         slot->entities = frame->as.entities.head->count;
+        note_bus_ids(slot->owner, frame);
+    }
     if (frame->type == FRAME_SAMPLE)
         slot->sampled = true;
 }

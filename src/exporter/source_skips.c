@@ -12,12 +12,18 @@ static struct source_skip *skip_find(struct source_skips *s, uint32_t index)
     return NULL;
 }
 
-void source_skips_add(struct source_skips *s, uint32_t index, bool at_once, uint64_t now_ns)
+void source_skips_add(struct source_skips *s, uint32_t index, const char *bus_id, bool at_once,
+                      uint64_t now_ns)
 {
     if (index == UINT32_MAX || skip_find(s, index) || s->count == LIMIT_GPUS)
         return;
-    uint64_t due_ns = at_once ? now_ns : now_ns + s->wait_ns;
-    s->list[s->count++] = (struct source_skip){index, due_ns, s->wait_ns};
+    struct source_skip *skip = &s->list[s->count++];
+    *skip = (struct source_skip){
+        .index = index,
+        .due_ns = at_once ? now_ns : now_ns + s->wait_ns,
+        .wait_ns = s->wait_ns,
+    };
+    sv_copy(skip->bus_id, sizeof(skip->bus_id), sv_from(bus_id));
 }
 
 void source_skips_remove(struct source_skips *s, uint32_t index)
@@ -61,6 +67,15 @@ static void argv_add_option(struct source_argv *a, const char *name, const char 
     argv_add(a, value);
 }
 
+// "1", or "1=00000000:1B:00.0" when its bus id is known.
+static void print_skip(const struct source_skip *skip, char *out, size_t out_bytes)
+{
+    size_t n = num_print_u64(out, skip->index);
+    if (skip->bus_id[0] != '\0')
+        out[n++] = '=';
+    sv_copy(out + n, out_bytes - n, sv_from(skip->bus_id));
+}
+
 void source_skips_argv(const struct source_skips *s, const struct source_program *program,
                        uint32_t but, struct source_argv *out)
 {
@@ -71,8 +86,8 @@ void source_skips_argv(const struct source_skips *s, const struct source_program
     for (size_t i = 0; i < s->count; i++) {
         if (s->list[i].index == but)
             continue;
-        out->numbers[i][num_print_u64(out->numbers[i], s->list[i].index)] = '\0';
-        argv_add_option(out, "--skip", out->numbers[i]);
+        print_skip(&s->list[i], out->skipped[i], sizeof(out->skipped[i]));
+        argv_add_option(out, "--skip", out->skipped[i]);
     }
     for (uint32_t i = 0; source_blame_text(program->blame, i, out->calls[i]); i++)
         argv_add_option(out, "--avoid", out->calls[i]);

@@ -19,7 +19,8 @@
 #include "source/source.h"
 
 #define USAGE                                                                                      \
-    "usage: podgpu-source nvml [--library PATH] [--skip INDEX]... [--avoid CALL[@INDEX]]...\n"     \
+    "usage: podgpu-source nvml [--library PATH] [--skip INDEX[=BUS-ID]]... [--avoid "              \
+    "CALL[@INDEX]]...\n"                                                                           \
     "                          [--kmsg PATH] [--kmsg-after NUMBER] [--device-dir PATH]\n"          \
     "                          [--log-format text|json] [--log-level info|debug]\n"                \
     "podgpu-exporter starts it; it is of no use by hand.\n"
@@ -54,9 +55,23 @@ static int parse_avoided(const char *value, struct source_options *o)
     return 0;
 }
 
+// INDEX or INDEX=BUS-ID of a GPU that must not be called.
+static int parse_skipped(const char *value, struct source_options *o)
+{
+    struct sv word = sv_from(value);
+    size_t equals = sv_find_char(word, '=');
+    uint64_t index;
+    if (num_parse_u64(sv_sub(word, 0, equals == (size_t)-1 ? word.len : equals), 0, LIMIT_GPUS - 1,
+                      &index) < 0)
+        return usage("not the index of a GPU:", value);
+    o->skipped |= UINT64_C(1) << index;
+    if (equals != (size_t)-1)
+        o->skipped_bus_ids[index] = value + equals + 1;
+    return 0;
+}
+
 static int take(const char *name, const char *value, struct source_options *o)
 {
-    uint64_t index;
     if (strcmp(name, "--log-format") == 0)
         return parse_either(value, "text", "json", &o->log_json) ? 0
                                                                  : usage("no log format:", value);
@@ -75,12 +90,10 @@ static int take(const char *name, const char *value, struct source_options *o)
         o->kmsg_path = value;
     else if (strcmp(name, "--device-dir") == 0)
         o->device_dir = value;
-    else if (strcmp(name, "--skip") != 0)
-        return usage("unknown option", name);
-    else if (num_parse_u64(sv_from(value), 0, LIMIT_GPUS - 1, &index) < 0)
-        return usage("not the index of a GPU:", value);
+    else if (strcmp(name, "--skip") == 0)
+        return parse_skipped(value, o);
     else
-        o->skipped |= UINT64_C(1) << index;
+        return usage("unknown option", name);
     return 0;
 }
 

@@ -24,11 +24,12 @@ struct nvml_entity {
 };
 
 struct nvml_devices {
-    struct nvml_entity *list; // owned
-    uint32_t count;           // <= LIMIT_ENTITIES
-    uint32_t gpus;            // of them
-    uint32_t generation;      // of the list as last announced
-    uint64_t skipped;         // bit per NVML index: never called
+    struct nvml_entity *list;           // owned
+    uint32_t count;                     // <= LIMIT_ENTITIES
+    uint32_t gpus;                      // of them
+    uint32_t generation;                // of the list as last announced
+    uint64_t skipped;                   // bit per NVML index: never called
+    const char *const *skipped_bus_ids; // of those by NVML index, NULL: not known; or NULL
 };
 
 // All GPUs anew, after nvml_init. What cannot be asked keeps its place and, when it was known at

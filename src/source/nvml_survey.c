@@ -282,6 +282,9 @@ void nvml_survey_gpu(struct nvml_survey *b, uint32_t index)
     uint32_t gpu = b->count - 1;
     if (is_skipped(b->old, index)) {
         copy_identity(e, known);
+        if (!known && b->old->skipped_bus_ids && b->old->skipped_bus_ids[index])
+            sv_copy(e->record.bus_id, sizeof(e->record.bus_id),
+                    sv_from(b->old->skipped_bus_ids[index]));
         e->record.state = FRAME_ENTITY_SKIPPED;
         return;
     }

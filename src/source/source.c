@@ -480,6 +480,7 @@ static void init(struct source *s, const struct source_options *options)
     s->n.avoided = options->avoided;
     s->n.avoided_count = options->avoided_count;
     s->devices.skipped = options->skipped;
+    s->devices.skipped_bus_ids = options->skipped_bus_ids;
     output_init(&s->output, options->socket_fd);
     xid_board_init(&s->board, &s->output);
     sampler_init(&s->sampler);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "gpu/frame.h"
 #include "source/nvml_library.h"
 
@@ -17,7 +18,8 @@ struct source_options {
     const char *device_dir; // where nvidia0, nvidia1, ... are
     struct nvml_avoided avoided[SOURCE_AVOIDED_MAX];
     uint32_t avoided_count;
-    uint64_t skipped; // bit per NVML index that is left alone
+    uint64_t skipped;                        // bit per NVML index that is left alone
+    const char *skipped_bus_ids[LIMIT_GPUS]; // of those, NULL: not known
     bool log_json, log_debug;
     int socket_fd;
     struct frame_call_page *page;

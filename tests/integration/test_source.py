@@ -496,13 +496,17 @@ def test_a_call_that_hangs_stands_in_the_page_and_the_kernels_word_still_comes()
         assert (event.entity, event.xid) == (1, 119)
         source.process.kill()
         assert source.wait() == -signal.SIGKILL
-        base = ["--library", node.nvml_library, "--kmsg", "", "--skip", 1]
+        base = ["--library", node.nvml_library, "--kmsg", node.kmsg_path, "--skip", "1=00000000:00:1E.0"]
         with Source(*base, env={"SIM_NODE": str(node.file)}) as another:
             ready(another)
-            assert [e.state for e in another.entities()] == ["up", "skipped"]
+            assert [(e.state, e.bus_id) for e in another.entities()] == [("up", "00000000:00:1D.0"),
+                                                                         ("skipped", "00000000:00:1E.0")]
             another.watch([150, 155], QUICK)
             sample = another.sample()
             assert sample.get(150, 0) == node.node.truth(0, "temperature_c") and sample.get(155, 1) == "no_data"
+            node.xid(79, gpu=1, only="kmsg")  # of the GPU that is left alone
+            [event] = another.events(5 * SLOW)
+            assert (event.entity, event.xid) == (1, 79)
         node.clear_faults()
 
 

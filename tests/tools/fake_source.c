@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A podgpu-source that does what a script tells it, for tests of its supervision.
 //
-// `fake_source nvml --library DIR [--skip N]... [--kmsg PATH]`: appends its arguments as a line to
-// DIR/starts, then runs DIR/script.N (N counts the starts from 1) or else DIR/script, one command a
-// line:
+// `fake_source nvml --library DIR [--skip N[=BUS-ID]]... [--kmsg PATH]`: appends its arguments as a
+// line to DIR/starts, then runs DIR/script.N (N counts the starts from 1) or else DIR/script, one
+// command a line:
 //   rest (as pause, but its loop turns)   told NUMBER (record of the kernel log)
 //   abort-in INDEX NAME (crashes in a call)   unless-avoid TEXT COMMAND...
 //   hello [PROTOCOL]   state CODE        entities N (those to skip are listed as skipped)
@@ -136,6 +136,8 @@ static void send_entities(struct sv args)
             .gpu_instance_id = UINT32_MAX,
             .instance_entity_id = UINT32_MAX,
         };
+        if (list[i].state == FRAME_ENTITY_UP) // 00000000:10:00.0, 00000000:11:00.0, ...
+            (void)snprintf(list[i].bus_id, sizeof(list[i].bus_id), "00000000:%02X:00.0", 16 + i);
     }
     send_frame(FRAME_ENTITIES, &head, sizeof(head), list, self.entities * sizeof(*list));
     free(list);
@@ -420,12 +422,14 @@ static void note_start(int argc, char **argv)
 static void read_arguments(int argc, char **argv)
 {
     for (int i = 2; i + 1 < argc; i += 2) {
-        uint64_t index;
         if (strcmp(argv[i], "--library") == 0)
             self.dir = argv[i + 1];
-        if (strcmp(argv[i], "--skip") == 0 &&
-            num_parse_u64(sv_from(argv[i + 1]), 0, LIMIT_GPUS - 1, &index) == 0)
-            self.skip[index] = true;
+        struct sv word = sv_from(argv[i + 1]);
+        size_t equals = sv_find_char(word, '=');
+        if (equals != (size_t)-1)
+            word = sv_sub(word, 0, equals);
+        if (strcmp(argv[i], "--skip") == 0)
+            self.skip[number(&word) % LIMIT_GPUS] = true;
     }
     if (!self.dir)
         die("--library");

@@ -546,8 +546,9 @@ static void a_hung_call_costs_the_helper_its_life_and_the_next_skips_the_gpu(voi
     assert_true(clock_mono_ns() - before_ns >= DEADLINE_NS);
     assert_int_equal(f->down_count, 1);
     assert_down(f, 0, "hung", 1, "nvmlDeviceGet?Temperature", false);
-    assert_string_equal(read_file(f, "starts"), "nvml --library DIR --kmsg /dev/kmsg\n"
-                                                "nvml --library DIR --skip 1 --kmsg /dev/kmsg\n");
+    assert_string_equal(read_file(f, "starts"),
+                        "nvml --library DIR --kmsg /dev/kmsg\n"
+                        "nvml --library DIR --skip 1=00000000:11:00.0 --kmsg /dev/kmsg\n");
     assert_int_equal(f->entities[0].state, FRAME_ENTITY_UP);
     assert_int_equal(f->entities[1].state, FRAME_ENTITY_SKIPPED);
     assert_int_equal(f->stats.hangs, 1);
@@ -586,8 +587,9 @@ static void a_fresh_helper_that_hangs_too_means_the_driver_hangs(void **state)
     assert_int_equal(f->down_count, 3);
     // The GPU blamed while all was stuck is asked again at once; the other one waits.
     run_until(f, has_skipped, 1);
-    assert_true(sv_ends_with(sv_from(read_file(f, "starts")),
-                             SV("nvml --library DIR --skip 0 --kmsg /dev/kmsg\n")));
+    assert_true(
+        sv_ends_with(sv_from(read_file(f, "starts")),
+                     SV("nvml --library DIR --skip 0=00000000:10:00.0 --kmsg /dev/kmsg\n")));
     assert_int_equal(f->down_count, 3);
 }
 
@@ -797,9 +799,10 @@ static void a_skipped_gpu_that_answers_again_comes_back_without_a_gap(void **sta
     assert_int_equal(f->watch_id, 5);
     run_until(f, has_no_zombies, 0);
     assert_int_equal(kill(pid, 0), -1);
-    assert_string_equal(read_file(f, "starts"), "nvml --library DIR --kmsg /dev/kmsg\n"
-                                                "nvml --library DIR --skip 1 --kmsg /dev/kmsg\n"
-                                                "nvml --library DIR --kmsg /dev/kmsg\n");
+    assert_string_equal(read_file(f, "starts"),
+                        "nvml --library DIR --kmsg /dev/kmsg\n"
+                        "nvml --library DIR --skip 1=00000000:11:00.0 --kmsg /dev/kmsg\n"
+                        "nvml --library DIR --kmsg /dev/kmsg\n");
     // What came: the old helper's frames, then state, list and samples of the new one.
     watch(f, 6, NS_PER_S);
     run_until(f, has_watch, 6);

@@ -597,6 +597,22 @@ static void a_set_with_a_lost_gpu_is_spoilt(void **state)
     assert_false(nvml_events_is_spoilt(&d));
 }
 
+static void a_line_of_a_skipped_gpu_is_told_by_the_bus_id_that_was_given(void **state)
+{
+    static const char *const bus_ids[LIMIT_GPUS] = {"00000000:10:00.0"};
+    struct frame_event e;
+    fake.gpus = 2;
+    d.skipped = 1;
+    d.skipped_bus_ids = bus_ids;
+    announce();
+    xid_board_set_armed(&board, false);
+    assert_int_equal(xid_board_line(&board, SV("NVRM: Xid (PCI:0000:10:00): 119, x")), 0);
+    assert_int_equal(xid_board_expire(&board, clock_mono_ns() + 3 * NS_PER_S), 0);
+    assert_true(next_event(&e));
+    assert_int_equal(e.entity, 0);
+    assert_int_equal(e.xid, 119);
+}
+
 static void a_line_of_a_gpu_we_do_not_have_is_dropped(void **state)
 {
     struct frame_event e;
@@ -638,6 +654,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wait_that_keeps_failing_is_given_up, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_line_waits_only_while_events_are_armed, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            a_line_of_a_skipped_gpu_is_told_by_the_bus_id_that_was_given, setup, teardown),
         cmocka_unit_test_setup_teardown(a_line_of_a_gpu_we_do_not_have_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(
             the_same_xid_again_and_again_makes_few_frames_and_is_counted_to_the_last, setup,
