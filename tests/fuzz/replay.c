@@ -5,12 +5,24 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MOST_BYTES (1u << 20)
 #define TRUNCATIONS 2048
+
+// Hands over a copy of exactly that size, so that a read past the end is caught by the sanitizer.
+static void replay(const uint8_t *bytes, size_t size)
+{
+    uint8_t *copy = malloc(size ? size : 1);
+    if (!copy)
+        abort();
+    memcpy(copy, bytes, size);
+    LLVMFuzzerTestOneInput(copy, size);
+    free(copy);
+}
 
 static int replay_file(const char *path)
 {
@@ -22,17 +34,9 @@ static int replay_file(const char *path)
         abort();
     size_t size = fread(bytes, 1, MOST_BYTES, f);
     fclose(f);
-    LLVMFuzzerTestOneInput(bytes, size);
-    for (size_t cut = 0; cut < size && cut < TRUNCATIONS; cut++) {
-        // A copy of exactly that size, so that a read past the end is caught by the sanitizer.
-        uint8_t *copy = malloc(cut ? cut : 1);
-        if (!copy)
-            abort();
-        for (size_t i = 0; i < cut; i++)
-            copy[i] = bytes[i];
-        LLVMFuzzerTestOneInput(copy, cut);
-        free(copy);
-    }
+    replay(bytes, size);
+    for (size_t cut = 0; cut < size && cut < TRUNCATIONS; cut++)
+        replay(bytes, cut);
     free(bytes);
     return 0;
 }
