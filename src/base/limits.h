@@ -78,9 +78,8 @@
 #define LIMIT_HTTP_GZIP_LEAST_BYTES (1u << 10) // below, gzip saves no packet
 #define LIMIT_HTTP_GZIP_LOOP_BYTES (1u << 20)  // 1 ms at level 1; larger bodies go to the pool
 #define LIMIT_HTTP_CREDENTIALS_BYTES 1024      // user:password; bcrypt reads 72 bytes of a password
-#define LIMIT_HTTP_AUTH_CACHE 100 // results of password checks, as the exporter-toolkit
-#define LIMIT_HTTP_AUTH_PENDING                                                                    \
-    16 // password checks waiting: a second of work at cost 10 on two threads
+#define LIMIT_HTTP_AUTH_CACHE 100        // results of password checks, as the exporter-toolkit
+#define LIMIT_HTTP_AUTH_PENDING 16       // password checks at a time: a second of work at cost 10
 #define LIMIT_HTTP_AUTH_PENDING_PER_IP 8 // so that one address cannot take all
 #define LIMIT_WEB_USERS 1024
 #define LIMIT_WEB_HEADER_BYTES 2048 // all configured headers: they share a connection's 8 KiB

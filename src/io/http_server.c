@@ -21,7 +21,6 @@
 #include "io/http_server_internal.h"
 
 #define TURNS_AT_ONCE 8
-#define WATCH_FILES_NS NS_PER_S
 #define DRAIN_BYTES (64u << 10)
 
 // --- Turning libmicrohttpd ---
@@ -343,17 +342,37 @@ static void shut_other_mode(struct http_server *s)
 }
 
 // The files to watch are those of the last attempt, so that a later repair of any of them is seen.
-static int load(struct http_server *s, struct error *err)
+static void watch_files(struct http_server *s, struct web_file files[WEB_FILES_MAX])
+{
+    if (files[0].path || !s->web_config_path) {
+        web_files_deinit(s->files);
+        memcpy(s->files, files, sizeof(s->files));
+    } else {
+        web_files_deinit(files);
+    }
+}
+
+static void put_in_force(struct http_server *s, struct web_state *loaded)
+{
+    if (s->web && (s->web->config.rate_interval_ns != loaded->config.rate_interval_ns ||
+                   s->web->config.rate_burst != loaded->config.rate_burst))
+        s->rate_due_ns = 0;
+    web_state_unref(s->web);
+    s->web = loaded;
+    shut_other_mode(s);
+}
+
+int http_server_load(struct http_server *s, bool may_loosen, struct error *err)
 {
     struct web_file files[WEB_FILES_MAX] = {{0}};
     struct web_state *loaded = NULL;
     int r = web_state_load(s->web_config_path, &loaded, files, err);
-    if (files[0].path || !s->web_config_path) {
-        web_files_deinit(s->files);
-        memcpy(s->files, files, sizeof(files));
-    } else {
+    if (r == 0 && !may_loosen && web_state_is_looser(loaded, s->web)) {
         web_files_deinit(files);
+        web_state_unref(loaded);
+        return 1;
     }
+    watch_files(s, files);
     if (r == 0)
         r = start_daemon(s, loaded->tls ? &s->tls : &s->plain);
     s->stats.web_config_ok = r == 0;
@@ -363,36 +382,16 @@ static int load(struct http_server *s, struct error *err)
                    ? r
                    : error_set(err, r, "cannot start the HTTP server: %s", strerror(-r));
     }
-    if (s->web && (s->web->config.rate_interval_ns != loaded->config.rate_interval_ns ||
-                   s->web->config.rate_burst != loaded->config.rate_burst))
-        s->rate_due_ns = 0;
-    web_state_unref(s->web);
-    s->web = loaded;
-    shut_other_mode(s);
+    put_in_force(s, loaded);
     return 0;
 }
 
 int http_server_reload(struct http_server *s, struct error *err)
 {
     struct error own = ERROR_INIT;
-    int r = load(s, err ? err : &own);
+    int r = http_server_load(s, true, err ? err : &own);
     http_server_run_later(s);
     return r;
-}
-
-static void look_at_files(void *user)
-{
-    struct http_server *s = user;
-    if (!web_files_changed(s->files))
-        return;
-    struct error err = ERROR_INIT;
-    char text[1024];
-    if (http_server_reload(s, &err) < 0)
-        log_warn("web config not reloaded, the old one stays",
-                 LOG_STR("error", error_text(&err, text, sizeof(text))));
-    else
-        log_info("web config reloaded", LOG_STR("file", s->web_config_path),
-                 LOG_BOOL("tls", s->web->tls != NULL));
 }
 
 // --- Life ---
@@ -403,9 +402,9 @@ static int make_timers(struct http_server *s)
     if (r == 0)
         r = loop_timer_new(s->loop, http_conn_sweep, s, &s->sweep);
     if (r == 0 && s->web_config_path)
-        r = loop_timer_new(s->loop, look_at_files, s, &s->watch_files);
+        r = loop_timer_new(s->loop, http_server_look_at_files, s, &s->watch_files);
     if (r == 0 && s->watch_files)
-        loop_timer_every(s->watch_files, WATCH_FILES_NS);
+        loop_timer_every(s->watch_files, WEB_FILES_LOOK_NS);
     return r;
 }
 
@@ -420,7 +419,7 @@ static int set_up(struct http_server *s, const struct http_server_config *config
     if (r == 0)
         r = make_timers(s);
     if (r == 0)
-        r = load(s, err);
+        r = http_server_load(s, true, err);
     if (r < 0)
         return r;
     s->is_accepting = true;

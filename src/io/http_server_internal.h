@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "io/http_server.h"
@@ -37,8 +38,19 @@ int web_state_load(const char *path, struct web_state **out, struct web_file fil
                    struct error *err);
 struct web_state *web_state_ref(struct web_state *s);
 void web_state_unref(struct web_state *s);
-bool web_files_changed(const struct web_file files[WEB_FILES_MAX]);
+// Whether `to` asks clients for less than `from`: no TLS, no passwords, no client certificate.
+bool web_state_is_looser(const struct web_state *to, const struct web_state *from);
 void web_files_deinit(struct web_file files[WEB_FILES_MAX]);
+
+// Changed files are taken once they stood still from one look to the next; a file that opens what
+// was closed must stand still for longer: it may be one that is being written.
+#define WEB_FILES_LOOK_NS NS_PER_S
+#define WEB_FILES_LOOSEN_NS (5 * NS_PER_S)
+struct web_watch {
+    struct file_stamp stamps[WEB_FILES_MAX]; // of the last look
+    uint64_t since_ns;                       // when they were seen first; 0: nothing has changed
+    bool is_told;                            // that the file would open what was closed
+};
 
 // --- Connections ---
 
@@ -93,7 +105,7 @@ struct http_conn {
     // The password check it waits for, and its outcome.
     struct http_conn *check_next;
     bool is_checked;
-    bool is_granted;
+    enum auth_verdict verdict;
     uint8_t checked_hash[HTTP_TLS_HASH_BYTES];
 };
 
@@ -111,7 +123,7 @@ struct http_auth {
     uint8_t key[HTTP_TLS_HASH_BYTES]; // of the hashes, per process
     struct auth_result results[LIMIT_HTTP_AUTH_CACHE];
     uint64_t uses;
-    struct auth_check *checks; // on the pool
+    struct auth_check *checks; // the first is on the pool, the others wait
 };
 int http_auth_init(struct http_auth *a);
 void http_auth_deinit(struct http_auth *a); // forgets the checks that still run
@@ -148,6 +160,7 @@ struct http_server {
     char *web_config_path;
     struct web_state *web;
     struct web_file files[WEB_FILES_MAX];
+    struct web_watch watch;
     struct loop_timer *watch_files;
     uint64_t rate_due_ns; // when the token bucket is full again
 
@@ -162,10 +175,15 @@ struct http_server {
 };
 
 // http_server.c
+// Loads the web configuration and puts it in force. 0; 1 when it was left alone because it asks for
+// less than the one in force and must not; negative errno with *err, the one in force stays.
+int http_server_load(struct http_server *s, bool may_loosen, struct error *err);
 void http_server_run_later(struct http_server *s);
 struct MHD_Response *http_response_text(const struct http_server *s, struct sv text,
                                         const struct http_header *headers, size_t header_count,
                                         bool close);
+// http_server_config.c
+void http_server_look_at_files(void *user); // user: struct http_server; every WEB_FILES_LOOK_NS
 // http_server_conn.c
 void http_conn_accept(void *user, unsigned events); // user: struct http_listener
 void http_conn_set_phase(struct http_conn *c, enum conn_phase phase);
