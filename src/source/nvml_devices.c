@@ -11,6 +11,12 @@
 #include "source/nvml_call.h"
 #include "source/nvml_survey.h"
 
+bool nvml_result_is_of_library(nvmlReturn_t result)
+{
+    return result == NVML_ERROR_UNINITIALIZED || result == NVML_ERROR_DRIVER_NOT_LOADED ||
+           result == NVML_ERROR_LIBRARY_NOT_FOUND || result == NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+}
+
 enum frame_entity_state nvml_state_of(nvmlReturn_t result)
 {
     switch (result) {
@@ -123,15 +129,33 @@ nvmlReturn_t nvml_devices_walk(struct nvml *n, struct nvml_devices *d, bool *out
     return replace_list(d, &b, out_changed);
 }
 
+// Of what a call tells, the worse counts; only an answer ends FAILED, only a walk the others.
+static bool is_news(enum frame_entity_state before, enum frame_entity_state now)
+{
+    switch (now) {
+    case FRAME_ENTITY_LOST:
+        return before != FRAME_ENTITY_LOST;
+    case FRAME_ENTITY_RESET_REQUIRED:
+        return before == FRAME_ENTITY_UP || before == FRAME_ENTITY_FAILED;
+    case FRAME_ENTITY_FAILED:
+        return before == FRAME_ENTITY_UP;
+    case FRAME_ENTITY_UP:
+        return before == FRAME_ENTITY_FAILED;
+    case FRAME_ENTITY_NO_PERMISSION:
+    case FRAME_ENTITY_SKIPPED:
+    case FRAME_ENTITY_STATE_END:
+        break;
+    }
+    return false;
+}
+
 bool nvml_devices_mark(struct nvml_devices *d, uint32_t entity, enum frame_entity_state state)
 {
     uint32_t gpu = d->list[entity].record.parent;
     struct nvml_entity *e = &d->list[gpu];
     if (state == FRAME_ENTITY_RESET_REQUIRED)
         e->reset_seen = true;
-    bool news = (state == FRAME_ENTITY_LOST && e->record.state != FRAME_ENTITY_LOST) ||
-                (state == FRAME_ENTITY_RESET_REQUIRED && e->record.state == FRAME_ENTITY_UP);
-    if (!news)
+    if (!is_news((enum frame_entity_state)e->record.state, state))
         return false;
     for (uint32_t i = gpu; i < d->count && d->list[i].record.parent == gpu; i++)
         d->list[i].record.state = (uint8_t)state;
@@ -178,7 +202,8 @@ bool nvml_devices_all_lost(const struct nvml_devices *d)
     for (uint32_t i = 0; i < d->count; i++) {
         if (!nvml_entity_is_gpu(&d->list[i]) || d->list[i].record.state == FRAME_ENTITY_SKIPPED)
             continue;
-        if (d->list[i].record.state == FRAME_ENTITY_LOST)
+        if (d->list[i].record.state == FRAME_ENTITY_LOST ||
+            d->list[i].record.state == FRAME_ENTITY_FAILED)
             lost++;
         else
             others++;

@@ -40,8 +40,9 @@ nvmlReturn_t nvml_devices_enumerate(struct nvml *n, struct nvml_devices *d, bool
 // The MIG layout of each GPU again, and whether each is still itself. GPUs that are not UP are
 // asked once whether they are back. As above.
 nvmlReturn_t nvml_devices_walk(struct nvml *n, struct nvml_devices *d, bool *out_changed);
-// A call told that the GPU of this entity is lost or needs a reset: it and its instances change
-// state. True when this is news. Anything but LOST and RESET_REQUIRED is ignored.
+// A call told that the GPU of this entity is lost (LOST) or needs a reset (RESET_REQUIRED), all of
+// them fail (FAILED), or one answers (UP, which ends FAILED alone): it and its instances change
+// state. True when this is news.
 bool nvml_devices_mark(struct nvml_devices *d, uint32_t entity, enum frame_entity_state state);
 // Forgets handles and frees samples, keeps the records (state LOST): for nvmlShutdown, before it.
 void nvml_devices_release(struct nvml *n, struct nvml_devices *d);
@@ -49,12 +50,16 @@ void nvml_devices_deinit(struct nvml *n, struct nvml_devices *d);
 
 // The GPU with this handle, or UINT32_MAX.
 uint32_t nvml_devices_find(const struct nvml_devices *d, nvmlDevice_t device);
-bool nvml_devices_all_lost(const struct nvml_devices *d); // false when there is none
+// Or fail; false when there is none.
+bool nvml_devices_all_lost(const struct nvml_devices *d);
 bool nvml_devices_any_lost(const struct nvml_devices *d);
 static inline bool nvml_entity_is_gpu(const struct nvml_entity *e)
 {
     return e->record.kind == FRAME_ENTITY_GPU;
 }
 
+// Whether a result speaks of the library or the driver as a whole, so that other calls will fail so
+// as well: shut down, unloaded, replaced.
+bool nvml_result_is_of_library(nvmlReturn_t result);
 // What a call's result says of the whole GPU: LOST, RESET_REQUIRED, or UP when it says nothing.
 enum frame_entity_state nvml_state_of(nvmlReturn_t result);

@@ -106,7 +106,7 @@ static unsigned handle_event(struct nvml *n, struct nvml_devices *d, struct xid_
 static unsigned handle_failure(struct nvml *n, struct nvml_events *ev, struct nvml_devices *d,
                                nvmlReturn_t result)
 {
-    if (result == NVML_ERROR_UNINITIALIZED)
+    if (nvml_result_is_of_library(result))
         return NVML_EVENTS_UNINITIALIZED;
     if (++ev->failures >= FAILURES_MAX || result == NVML_ERROR_AVOIDED) {
         log_warn("events fail, going on without", LOG_I64("code", result));

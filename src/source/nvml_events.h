@@ -18,7 +18,7 @@ struct nvml_events {
 enum nvml_events_found {
     NVML_EVENTS_MIG_CHANGED = 1,
     NVML_EVENTS_GPU_LOST = 2,      // some GPU: all need a look
-    NVML_EVENTS_UNINITIALIZED = 4, // the library was shut down under us
+    NVML_EVENTS_UNINITIALIZED = 4, // as if the library or the driver were gone
     NVML_EVENTS_MORE = 8,          // there may be more: poll again soon
 };
 

@@ -349,5 +349,7 @@ void nvml_survey_again(struct nvml_survey *b, const struct nvml_entity *old)
     if (state == FRAME_ENTITY_UP && old->record.state == FRAME_ENTITY_RESET_REQUIRED &&
         old->reset_seen)
         state = FRAME_ENTITY_RESET_REQUIRED;
+    if (state == FRAME_ENTITY_UP && old->record.state == FRAME_ENTITY_FAILED)
+        state = FRAME_ENTITY_FAILED; // until a sample has an answer
     b->list[gpu].record.state = (uint8_t)state;
 }

@@ -7,11 +7,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sampler_init(struct sampler *s)
 {
     *s = (struct sampler){
         .ripe_ns = UINT64_MAX,
+        .slice_ns = SAMPLER_SLICE_NS,
         .records = BUF_INIT(LIMIT_FRAME_BYTES),
         .strings = BUF_INIT(LIMIT_FRAME_BYTES),
         .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
@@ -35,7 +37,9 @@ void sampler_deinit(struct sampler *s)
 {
     free_watch(s);
     free(s->states);
+    free(s->progress);
     s->states = NULL;
+    s->progress = NULL;
     buf_deinit(&s->records);
     buf_deinit(&s->strings);
     buf_deinit(&s->frame);
@@ -145,12 +149,21 @@ int sampler_reset(struct sampler *s, uint64_t now_ns)
     uint32_t entities = s->devices->count;
     size_t cells = (size_t)entities * s->row_count;
     struct sampler_state *states = calloc(cells ? cells : 1, sizeof(*states));
-    if (!states)
+    struct sampler_progress *progress = calloc(entities ? entities : 1, sizeof(*progress));
+    if (!states || !progress) {
+        free(states);
+        free(progress);
         return -ENOMEM;
+    }
     free(s->states);
+    free(s->progress);
     s->states = states;
+    s->progress = progress;
     s->state_entities = entities;
+    s->unfinished = false;
     s->ripe_ns = UINT64_MAX;
+    s->again_ns = now_ns + SAMPLER_AGAIN_NS;
+    s->again_all_ns = now_ns + SAMPLER_AGAIN_ALL_NS;
     for (uint32_t i = 0; i < entities; i++)
         if (nvml_entity_is_gpu(&s->devices->list[i]))
             preset_states(s, i);
@@ -169,6 +182,11 @@ void sampler_resend(struct sampler *s)
 
 uint64_t sampler_due_ns(const struct sampler *s)
 {
+    return s->unfinished ? 0 : sampler_class_due_ns(s);
+}
+
+uint64_t sampler_class_due_ns(const struct sampler *s)
+{
     uint64_t due = s->ripe_ns;
     for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
         if (s->classes[c].due_ns < due)
@@ -176,9 +194,31 @@ uint64_t sampler_due_ns(const struct sampler *s)
     return due;
 }
 
+// What is final becomes open: read with its class next time.
+static void ask_again(struct sampler *s, bool all)
+{
+    for (size_t i = 0; i < (size_t)s->state_entities * s->row_count; i++) {
+        struct sampler_state *state = &s->states[i];
+        bool final = state->now && nvml_status_is_final((enum frame_status)(state->now - 1));
+        if (final && s->rows[i % s->row_count].recipe && (all || state->was_ok))
+            state->now = 0;
+    }
+    if (!all)
+        return;
+    nvml_field_values_init(s->field_values, s->system->driver_version);
+    memset(s->n->gpm_refused, 0, sizeof(s->n->gpm_refused));
+}
+
 unsigned sampler_take_due(struct sampler *s, uint64_t now_ns)
 {
     unsigned due = 0;
+    if (now_ns >= s->again_ns) {
+        bool all = now_ns >= s->again_all_ns;
+        ask_again(s, all);
+        s->again_ns = now_ns + SAMPLER_AGAIN_NS;
+        if (all)
+            s->again_all_ns = now_ns + SAMPLER_AGAIN_ALL_NS;
+    }
     if (now_ns >= s->ripe_ns)
         due |= 1u << FIELD_CLASS_FAST;
     for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {

@@ -151,8 +151,8 @@ static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text
                 "or this container has an older library";
         return FRAME_STATE_MISMATCH;
     default:
-        *text =
-            "NVML does not start; often there are no device files, /dev/nvidiactl and /dev/nvidia0";
+        *text = "NVML does not start, or does not count the GPUs; often there are no device files, "
+                "/dev/nvidiactl and /dev/nvidia0";
         return FRAME_STATE_FAILED;
     }
 }
@@ -223,18 +223,16 @@ static void open_driver(struct source *s)
             return;
         }
     }
+    bool changed;
     nvmlReturn_t result = nvml_init(&s->n);
+    if (result == NVML_SUCCESS) {
+        nvml_system_read(&s->n, &s->system);
+        nvml_field_values_init(&s->field_values, s->system.driver_version);
+        result = nvml_devices_enumerate(&s->n, &s->devices, &changed);
+    }
     if (result != NVML_SUCCESS) {
         enum frame_state_code code = code_of_init(result, &text);
         give_up(s, code, result, text);
-        return;
-    }
-    bool changed;
-    nvml_system_read(&s->n, &s->system);
-    nvml_field_values_init(&s->field_values, s->system.driver_version);
-    result = nvml_devices_enumerate(&s->n, &s->devices, &changed);
-    if (result != NVML_SUCCESS) {
-        give_up(s, FRAME_STATE_FAILED, result, "NVML does not count the GPUs");
         return;
     }
     s->ready = true;
@@ -262,6 +260,16 @@ static void reopen_driver(struct source *s, const char *why)
     reset_sampler(s);
 }
 
+// A call failed as if the library had been shut down or the driver unloaded or replaced. Whether it
+// is so, one that asks no GPU must say, too; the driver is then opened anew, with backoff.
+static void confirm_loss(struct source *s)
+{
+    unsigned int count;
+    nvmlReturn_t result = nvml_call(&s->n, NVML_NO_GPU, nvmlDeviceGetCount, &count);
+    if (nvml_result_is_of_library(result))
+        reopen_driver(s, "the library or the driver is gone");
+}
+
 // --- change ---
 
 static unsigned count_device_files(const char *path)
@@ -287,8 +295,11 @@ static void walk(struct source *s)
 {
     bool changed;
     s->sampler.walk_wanted = false;
-    s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
+    uint64_t started_ns = clock_mono_ns();
     nvmlReturn_t result = nvml_devices_walk(&s->n, &s->devices, &changed);
+    // With a slow driver most of the time is for samples.
+    uint64_t now_ns = clock_mono_ns(), pause_ns = 10 * (now_ns - started_ns);
+    s->walk_ns = now_ns + (pause_ns > WALK_PERIOD_NS ? pause_ns : WALK_PERIOD_NS);
     if (result != NVML_SUCCESS)
         log_error("out of memory", LOG_LIMIT("walk"));
     if (result == NVML_SUCCESS && changed) {
@@ -319,6 +330,7 @@ static void log_dropped(struct source *s)
     log_warn("exporter reads too slowly, frames dropped", LOG_U64("frames", dropped - s->dropped),
              LOG_LIMIT("dropped"));
     s->dropped = dropped;
+    sampler_resend(&s->sampler); // statuses are sent once
 }
 
 static void poll_events(struct source *s, uint64_t now_ns)
@@ -328,10 +340,13 @@ static void poll_events(struct source *s, uint64_t now_ns)
     if (!s->ready)
         return;
     unsigned found = nvml_events_poll(&s->n, &s->events, &s->devices, &s->board);
+    uint64_t took_ns = clock_mono_ns() - now_ns;
     if (found & NVML_EVENTS_MORE)
         s->events_ns = now_ns;
+    else if (took_ns > EVENTS_PERIOD_NS / 10) // a slow driver has other things to say, too
+        s->events_ns = now_ns + (took_ns < EVENTS_PERIOD_NS ? 10 * took_ns : 10 * EVENTS_PERIOD_NS);
     if (found & NVML_EVENTS_UNINITIALIZED)
-        reopen_driver(s, "the library was shut down");
+        confirm_loss(s);
     else if (found & (NVML_EVENTS_MIG_CHANGED | NVML_EVENTS_GPU_LOST))
         walk(s);
     if (s->ready && nvml_events_is_spoilt(&s->devices))
@@ -369,7 +384,7 @@ static void sample(struct source *s, unsigned classes)
 {
     uint64_t started_ns = clock_mono_ns();
     uint32_t calls = s->n.calls;
-    s->sampler.state_changed = s->sampler.uninitialized = false;
+    s->sampler.state_changed = s->sampler.suspect = false;
     sampler_pass(&s->sampler, classes);
     if (s->sampler.state_changed) {
         send_entities(s);
@@ -378,9 +393,11 @@ static void sample(struct source *s, unsigned classes)
     }
     check_output(s, output_send(&s->output, FRAME_SAMPLE,
                                 sampler_frame(&s->sampler, classes, started_ns, calls)));
-    if (s->sampler.uninitialized)
-        reopen_driver(s, "the library was shut down");
-    else if (s->sampler.walk_wanted)
+    if (s->sampler.suspect)
+        confirm_loss(s);
+    if (!s->ready)
+        return;
+    if (s->sampler.walk_wanted)
         walk(s);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct fake_nvml fake;
 static struct nvmlDevice_st devices[FAKE_GPUS], slots[FAKE_GPUS][FAKE_SLOTS];
@@ -23,6 +24,9 @@ nvmlDevice_t fake_slot(unsigned gpu, unsigned slot)
 static nvmlReturn_t check(nvmlDevice_t device)
 {
     const struct fake_gpu *g = &fake.gpu[device->gpu];
+    const struct timespec delay = {0, (long)g->delay_ms * 1000000};
+    if (g->delay_ms)
+        (void)nanosleep(&delay, NULL);
     if (g->result != NVML_SUCCESS)
         return g->result;
     return device->slot >= 0 && !g->slots[device->slot].exists ? NVML_ERROR_NOT_FOUND

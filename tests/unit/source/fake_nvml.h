@@ -30,6 +30,7 @@ struct fake_slot {
 
 struct fake_gpu {
     nvmlReturn_t result; // of every call to it; 0: the rest says
+    unsigned delay_ms;   // each call takes
     const char *uuid;
     const char *name;
     unsigned bus;

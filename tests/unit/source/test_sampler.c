@@ -375,6 +375,186 @@ static void a_lost_gpu_is_asked_no_more_and_the_others_go_on(void **state)
     assert_null(find(0, 150));
 }
 
+static void a_gpu_that_fails_whatever_it_is_asked_is_failed_until_it_answers(void **state)
+{
+    fake.gpus = 2;
+    list();
+    WATCH(150, 155, 203, 250);
+    pass(FAST_BIT);
+    fake.gpu[0].result = NVML_ERROR_UNKNOWN;
+    pass(FAST_BIT);
+    assert_true(s.state_changed);
+    assert_int_equal(d.list[0].record.state, FRAME_ENTITY_FAILED);
+    assert_int_equal(d.list[1].record.state, FRAME_ENTITY_UP);
+    assert_int_equal(vendor_code(0, 150), 999);
+    assert_int_equal(number(1, 150), 41);
+    s.state_changed = false;
+    pass(FAST_BIT);
+    assert_false(s.state_changed);
+    bool changed;
+    assert_int_equal(nvml_devices_walk(&fake.n, &d, &changed), NVML_SUCCESS);
+    assert_int_equal(d.list[0].record.state, FRAME_ENTITY_FAILED);
+    fake.gpu[0].result = NVML_SUCCESS;
+    assert_int_equal(nvml_devices_walk(&fake.n, &d, &changed), NVML_SUCCESS);
+    pass(FAST_BIT);
+    assert_true(s.state_changed);
+    assert_int_equal(d.list[0].record.state, FRAME_ENTITY_UP);
+    assert_int_equal(number(0, 150), 40);
+}
+
+static void fields_that_fail_make_no_failed_gpu(void **state)
+{
+    fake.values[83].nvmlReturn = NVML_ERROR_UNKNOWN;
+    fake.values[82].nvmlReturn = NVML_ERROR_UNKNOWN;
+    list();
+    WATCH(140, 156);
+    for (unsigned i = 0; i < 5; i++)
+        pass(FAST_BIT);
+    assert_int_equal(d.list[0].record.state, FRAME_ENTITY_UP);
+    assert_false(s.state_changed);
+}
+
+static void a_result_that_speaks_of_the_driver_makes_it_suspect(void **state)
+{
+    list();
+    WATCH(140, 155);
+    static const nvmlReturn_t of_library[] = {NVML_ERROR_UNINITIALIZED, NVML_ERROR_DRIVER_NOT_LOADED,
+                                              NVML_ERROR_LIBRARY_NOT_FOUND,
+                                              NVML_ERROR_LIB_RM_VERSION_MISMATCH};
+    for (size_t i = 0; i < ARRAY_SIZE(of_library); i++) {
+        fake.values[82].nvmlReturn = of_library[i];
+        s.suspect = false;
+        pass(FAST_BIT);
+        assert_true(s.suspect);
+        assert_false(s.state_changed);
+        assert_true(real(0, 155) == 299.437);
+    }
+    fake.values[82].nvmlReturn = NVML_ERROR_UNKNOWN;
+    s.suspect = false;
+    pass(FAST_BIT);
+    assert_false(s.suspect);
+}
+
+// --- slow GPUs ---
+
+static void a_slow_gpu_has_a_slice_of_each_pass_and_holds_up_none(void **state)
+{
+    fake.gpus = 3;
+    list();
+    WATCH(150, 155, 203, 250, 54, 140);
+    s.slice_ns = 20 * NS_PER_MS;
+    fake.gpu[1].delay_ms = 25;
+    fake_set_value(82, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 61});
+    unsigned seen = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        pass(FAST_BIT);
+        assert_int_equal(calls, 5 + 1 + 5);
+        assert_true(number(0, 150) == 40 && number(2, 150) == 42);
+        assert_true(real(0, 155) > 0 && real(2, 155) > 0);
+        seen |= (find(1, 150) ? 1u : 0) | (find(1, 155) ? 2u : 0) | (find(1, 203) ? 4u : 0) |
+                (find(1, 250) ? 8u : 0) | (find(1, 140) ? 16u : 0);
+        assert_true(s.unfinished);
+        assert_int_equal(sampler_due_ns(&s), 0);
+    }
+    assert_int_equal(seen, 31);
+    pass(0);
+    assert_int_equal(calls, 0);
+    assert_false(s.unfinished);
+}
+
+static void what_is_unfinished_goes_on_between_two_dues(void **state)
+{
+    fake.gpus = 2;
+    list();
+    WATCH(150, 155, 203);
+    s.slice_ns = 0;
+    pass(FAST_BIT);
+    assert_int_equal(calls, 2); // one each
+    pass(0);
+    assert_int_equal(calls, 2);
+    assert_true(s.unfinished);
+    pass(0);
+    assert_int_equal(calls, 2);
+    pass(0); // there is no further call
+    assert_int_equal(calls, 0);
+    assert_false(s.unfinished);
+    pass(0);
+    assert_int_equal(frame.as.sample.head->count, 0);
+}
+
+static void on_a_slow_gpu_slow_classes_have_a_quarter_of_the_calls(void **state)
+{
+    list();
+    WATCH(150, 155, 203, 250, 63, 235, 236, 113);
+    s.slice_ns = 0;
+    fake.n.fn.nvmlDeviceGetMaxPcieLinkGeneration = NULL;
+    unsigned fast = 0, others = 0;
+    for (unsigned i = 0; i < 12; i++) {
+        pass(i == 0 ? ALL_BITS : FAST_BIT);
+        for (uint32_t r = 0; r < frame.as.sample.head->count; r++) {
+            const struct frame_record *record = &frame.as.sample.list[r];
+            bool is_fast = record->field == 150 || record->field == 155 || record->field == 203 ||
+                           record->field == 250;
+            fast += is_fast && record->status == FRAME_OK;
+            others += !is_fast;
+        }
+    }
+    assert_true(fast >= 8);
+    assert_true(others >= 1);
+    assert_true(s.unfinished);
+}
+
+static void what_is_lost_in_the_middle_is_not_gone_on_with(void **state)
+{
+    fake.gpus = 2;
+    list();
+    WATCH(150, 155, 203);
+    s.slice_ns = 0;
+    pass(FAST_BIT);
+    fake.gpu[0].result = NVML_ERROR_GPU_IS_LOST;
+    pass(FAST_BIT);
+    assert_int_equal(status(0, 150), FRAME_LOST);
+    assert_int_equal(s.progress[0].pending, 0);
+    pass(0);
+    assert_null(find(0, 155));
+}
+
+// --- what is final ---
+
+static void what_is_final_is_asked_again_in_time(void **state)
+{
+    fake_set_value(83, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, (nvmlValue_t){.ullVal = 12345});
+    fake.values[82].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    list();
+    WATCH(140, 156, 60, 1001);
+    pass(FAST_BIT);
+    assert_int_equal(number(0, 156), 12345);
+    static const nvmlReturn_t in_passing[] = {NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_INVALID_ARGUMENT,
+                                              NVML_ERROR_NO_PERMISSION, NVML_ERROR_FUNCTION_NOT_FOUND};
+    uint64_t now_ns = S;
+    for (size_t i = 0; i < ARRAY_SIZE(in_passing); i++) {
+        fake.values[83].nvmlReturn = in_passing[i];
+        pass(FAST_BIT);
+        assert_null(find(0, 140));
+        assert_true(status(0, 156) != FRAME_OK);
+        fake_set_value(83, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, (nvmlValue_t){.ullVal = 12345});
+        pass(FAST_BIT);
+        assert_int_equal(calls, 0); // not at once
+        now_ns += SAMPLER_AGAIN_NS;
+        (void)sampler_take_due(&s, now_ns);
+        pass(FAST_BIT);
+        assert_int_equal(number(0, 156), 12345);
+        assert_int_equal(fake.last_value_count, 1); // 140 was never there
+    }
+    fake_set_value(82, NVML_VALUE_TYPE_UNSIGNED_INT, (nvmlValue_t){.uiVal = 61});
+    fake.n.gpm_refused[0] = 4;
+    (void)sampler_take_due(&s, S + SAMPLER_AGAIN_ALL_NS);
+    pass(FAST_BIT);
+    assert_int_equal(number(0, 140), 61);
+    assert_int_equal(fake.n.gpm_refused[0], 0);
+    assert_null(find(0, 60)); // what NVML never has is not news
+}
+
 static void a_reset_that_is_required_marks_the_gpu_and_is_a_vendor_error(void **state)
 {
     fake.values[83].nvmlReturn = NVML_ERROR_RESET_REQUIRED;
@@ -555,6 +735,14 @@ int main(void)
             a_reset_that_is_required_marks_the_gpu_and_is_a_vendor_error, setup, teardown),
         cmocka_unit_test_setup_teardown(xid_is_0_while_armed_absent_when_not_and_stays_when_lost,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(a_gpu_that_fails_whatever_it_is_asked_is_failed_until_it_answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(fields_that_fail_make_no_failed_gpu, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_result_that_speaks_of_the_driver_makes_it_suspect, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_slow_gpu_has_a_slice_of_each_pass_and_holds_up_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_unfinished_goes_on_between_two_dues, setup, teardown),
+        cmocka_unit_test_setup_teardown(on_a_slow_gpu_slow_classes_have_a_quarter_of_the_calls, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_lost_in_the_middle_is_not_gone_on_with, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_final_is_asked_again_in_time, setup, teardown),
         cmocka_unit_test_setup_teardown(the_kernel_log_alone_arms_xid_too, setup, teardown),
         cmocka_unit_test_setup_teardown(gpus_out_of_reach_say_why, setup, teardown),
         cmocka_unit_test_setup_teardown(classes_come_back_at_multiples_of_their_period, setup,
