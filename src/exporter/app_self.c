@@ -89,9 +89,13 @@ static void source_condition(const struct app *a, struct ready_condition *c)
     bool sampled = a->inventory.samples > 0 || nothing;
     bool known_absent =
         a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
+    struct source_process_stats stats;
+    source_process_get_stats(a->source, &stats);
     c->name = "source nvml";
-    c->ok = sampled || known_absent;
-    if (known_absent)
+    c->ok = sampled || known_absent || stats.released;
+    if (stats.released)
+        sv_copy(c->text, sizeof(c->text), SV("released on request, until POST /-/attach"));
+    else if (known_absent)
         sv_copy(c->text, sizeof(c->text), sv_from(s->text));
     else
         sv_copy(c->text, sizeof(c->text),

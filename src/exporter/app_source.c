@@ -66,15 +66,44 @@ static void log_state(struct app *a, const struct frame_state *state)
     a->logged_state = *state;
 }
 
-static void log_entity_changes(const struct frame *frame)
+// Of each GPU that is down, and each instance that is down alone.
+static void log_devices(const struct inventory *inv)
 {
-    for (uint32_t i = 0; i < frame->as.entities.head->count; i++) {
-        const struct frame_entity *e = &frame->as.entities.list[i];
-        if (e->state != FRAME_ENTITY_UP)
-            log_warn("gpu is not available", LOG_U64("gpu", e->index), LOG_STR("uuid", e->uuid),
-                     LOG_STR("reason", frame_entity_state_text(e->state)), LOG_LIMIT(e->uuid));
+    uint64_t gpus = 0, gpus_up = 0, instances = 0;
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        const struct inventory_entity *e = &inv->entities[i];
+        bool is_gpu = e->info.kind == FRAME_ENTITY_GPU;
+        gpus += is_gpu;
+        gpus_up += is_gpu && e->up;
+        instances += !is_gpu;
+        if (e->up || (!is_gpu && !inv->entities[e->info.parent].up))
+            continue;
+        struct buf key = BUF_INIT(256);
+        buf_add_fmt(&key, "%u %u %s", e->info.index, e->info.gpu_instance_id, e->down_reason);
+        log_warn("gpu is not available", LOG_U64("gpu", e->info.index),
+                 LOG_STR("uuid", e->info.uuid), LOG_STR("reason", e->down_reason),
+                 LOG_LIMIT(buf_cstr(&key)));
+        buf_deinit(&key);
     }
-    log_info("devices enumerated", LOG_U64("entities", frame->as.entities.head->count));
+    log_info("devices listed", LOG_U64("gpus", gpus), LOG_U64("available", gpus_up),
+             LOG_U64("mig_instances", instances));
+}
+
+static void log_events(const struct inventory *inv, const struct frame *frame)
+{
+    for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
+        const struct frame_event *event = &frame->as.events.list[i];
+        const struct inventory_entity *e = inventory_event_entity(inv, frame, i);
+        if (!e)
+            continue;
+        struct buf key = BUF_INIT(256);
+        buf_add_fmt(&key, "%u %u %s", event->xid, e->info.index, e->info.uuid);
+        log_warn("xid error", LOG_U64("gpu", e->info.index), LOG_STR("uuid", e->info.uuid),
+                 LOG_U64("xid", event->xid), LOG_U64("count", (uint64_t)event->repeats + 1),
+                 LOG_STR("from", event->origin == FRAME_EVENT_KMSG ? "kernel log" : "driver event"),
+                 LOG_STR("detail", event->text), LOG_LIMIT(buf_cstr(&key)));
+        buf_deinit(&key);
+    }
 }
 
 static void on_sample(struct app *a, const struct frame_sample *sample)
@@ -93,20 +122,14 @@ static void on_frame(void *user, const struct frame *frame)
     struct app *a = user;
     if (frame->type == FRAME_STATE)
         log_state(a, frame->as.state);
-    if (frame->type == FRAME_ENTITIES)
-        log_entity_changes(frame);
-    if (frame->type == FRAME_EVENTS)
-        for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
-            const struct frame_event *e = &frame->as.events.list[i];
-            log_warn("xid error", LOG_U64("entity", e->entity), LOG_U64("xid", e->xid),
-                     LOG_U64("count", (uint64_t)e->repeats + 1),
-                     LOG_STR("from", e->origin == FRAME_EVENT_KMSG ? "kernel log" : "driver event"),
-                     LOG_STR("detail", e->text), LOG_LIMIT("xid"));
-        }
     if (inventory_apply(&a->inventory, frame) < 0) {
         log_error("out of memory while taking a sample", LOG_LIMIT("inventory"));
         return;
     }
+    if (frame->type == FRAME_ENTITIES)
+        log_devices(&a->inventory);
+    if (frame->type == FRAME_EVENTS)
+        log_events(&a->inventory, frame);
     if (frame->type == FRAME_ENTITIES && a->pods)
         pod_resources_kick(a->pods); // ids that named no device may do so now
     if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS)
@@ -115,13 +138,23 @@ static void on_frame(void *user, const struct frame *frame)
         on_sample(a, frame->as.sample.head);
 }
 
+static void log_down(const char *reason, const char *call, bool driver_hung)
+{
+    if (strcmp(reason, "released") == 0)
+        log_info("gpu driver is released", LOG_STR("source", "nvml"));
+    else if (call && call[0])
+        log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
+                 LOG_STR("call", call), LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
+    else
+        log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
+                 LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
+}
+
 static void on_down(void *user, const char *reason, uint32_t index, const char *call,
                     bool driver_hung)
 {
     struct app *a = user;
-    log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
-             LOG_STR("call", call ? call : ""), LOG_BOOL("driver_hung", driver_hung),
-             LOG_LIMIT(reason));
+    log_down(reason, call, driver_hung);
     if (driver_hung)
         inventory_mark_down(&a->inventory, UINT32_MAX, "driver_hung");
     else if (strcmp(reason, "hung") == 0 && index != UINT32_MAX)
@@ -154,8 +187,8 @@ int app_source_start(struct app *a, struct error *err)
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-// The worst status of a field over all entities: what keeps it from being there at all, or
-// FRAME_OK.
+// The worst status of a field over all devices that answer: what keeps it from being there at all,
+// or FRAME_OK.
 static enum frame_status field_reason(const struct inventory *inv, const struct field_info *field)
 {
     enum frame_status reason = FRAME_NO_DATA;
@@ -163,7 +196,7 @@ static enum frame_status field_reason(const struct inventory *inv, const struct 
         enum frame_status s = inventory_field_status(inv, &inv->entities[i], field->id);
         if (s == FRAME_OK)
             return FRAME_OK;
-        if (s != FRAME_NO_DATA)
+        if (s != FRAME_NO_DATA && s != FRAME_LOST)
             reason = s;
     }
     return reason;
@@ -185,13 +218,13 @@ void app_log_missing(struct app *a)
         return;
     for (size_t i = 0; i < counters->count; i++) {
         const struct counter *c = &counters->rows[i];
-        enum frame_status reason = c->field->id >= FIELD_EXP_FIRST
-                                       ? FRAME_NEEDS_DCGM
-                                       : field_reason(&a->inventory, c->field);
+        bool exporters = c->field->id >= FIELD_EXP_FIRST; // dcgm-exporter's own, no reading
+        enum frame_status reason =
+            exporters ? FRAME_NEEDS_DCGM : field_reason(&a->inventory, c->field);
         if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
             continue;
         a->reasons_logged[i] = (uint8_t)(reason + 1);
         log_info("field is not available here", LOG_STR("field", c->name),
-                 LOG_STR("reason", frame_status_text(reason)));
+                 LOG_STR("reason", exporters ? "not_implemented" : frame_status_text(reason)));
     }
 }

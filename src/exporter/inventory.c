@@ -303,7 +303,7 @@ static void note_xid_record(struct inventory *inv, struct inventory_entity *e,
     note_last_xid(inv, e, (uint32_t)r->value.i64, r->taken_ns);
 }
 
-static struct inventory_entity *entity_of(struct inventory *inv, uint32_t listed)
+static struct inventory_entity *entity_of(const struct inventory *inv, uint32_t listed)
 {
     if (listed >= inv->map_count || inv->map[listed] == INVENTORY_NONE)
         return NULL;
@@ -382,7 +382,8 @@ static struct inventory_xid *xid_get(struct inventory *inv, struct inventory_ent
 
 // An event belongs to the instance it names, else to the GPU: to one of them, so that sums count it
 // once.
-static struct inventory_entity *event_entity(struct inventory *inv, const struct frame_event *event)
+static struct inventory_entity *event_entity(const struct inventory *inv,
+                                             const struct frame_event *event)
 {
     struct inventory_entity *gpu = entity_of(inv, event->entity);
     if (!gpu || event->gpu_instance_id == UINT32_MAX || gpu->info.kind != FRAME_ENTITY_GPU)
@@ -394,6 +395,14 @@ static struct inventory_entity *event_entity(struct inventory *inv, const struct
             return e;
     }
     return gpu;
+}
+
+const struct inventory_entity *inventory_event_entity(const struct inventory *inv,
+                                                      const struct frame *events, uint32_t at)
+{
+    if (events->as.events.head->generation != inv->generation)
+        return NULL;
+    return event_entity(inv, &events->as.events.list[at]);
 }
 
 static int apply_events(struct inventory *inv, const struct frame *frame)

@@ -83,6 +83,10 @@ void inventory_set_labels(struct inventory *inv, const uint16_t *fields, size_t 
 // 0, -ENOMEM (a list is then not taken at all; of samples and events what could be stored is).
 // Frames of another watch or generation are ignored.
 int must_use inventory_apply(struct inventory *inv, const struct frame *frame);
+// The device that the event at this place of an EVENTS frame is counted for; NULL: none, or of
+// another list.
+const struct inventory_entity *inventory_event_entity(const struct inventory *inv,
+                                                      const struct frame *events, uint32_t at);
 // The helper is gone: nothing is up (or one GPU, index; UINT32_MAX all) with this reason (static
 // text). Holds until the next list. A crash whose helper is started again at once needs no mark:
 // inventory_expire notices if none follows.

@@ -196,16 +196,18 @@ static void add_line(const struct render_layout *l, enum render_family_id family
 }
 
 // What the layout and the inventory tell of themselves.
-static size_t add_others(const struct render_layout *l, const struct inventory *inv,
+static size_t add_others(const struct render_layout *l, const struct inventory *inv, bool released,
                          struct buf *out)
 {
     add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", l->selection_error[0] == '\0', out);
     add_line(l, RENDER_SERIES_DROPPED, true, "{reason=\"duplicate\"} ", l->duplicates, out);
     add_line(l, RENDER_SERIES_DROPPED, false, "{reason=\"holders\"} ", l->copies_dropped, out);
-    bool up = inv->state_known && inv->state.code == FRAME_STATE_READY;
+    bool up = inv->state_known && inv->state.code == FRAME_STATE_READY && !released;
     add_line(l, RENDER_SOURCE_UP, true, "{" NVML "} ", up, out);
     const char *state =
         inv->state_known ? frame_state_text((enum frame_state_code)inv->state.code) : "unknown";
+    if (released)
+        state = "released";
     render_add_span(l, l->self_headers[RENDER_SOURCE_STATE_INFO], out);
     buf_add_str(out, render_families[RENDER_SOURCE_STATE_INFO].name);
     buf_add_str(out, "{" NVML);
@@ -217,6 +219,6 @@ static size_t add_others(const struct render_layout *l, const struct inventory *
 size_t render_self_add(const struct render_layout *l, const struct render_input *in,
                        struct buf *out)
 {
-    size_t added = add_others(l, in->inventory, out);
+    size_t added = add_others(l, in->inventory, in->self->helper_released, out);
     return added + add_rows(l, in->self, out);
 }

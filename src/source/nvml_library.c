@@ -5,6 +5,7 @@
 // descriptor left in this process.
 #include "source/nvml_library.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/dl.h"
@@ -44,10 +45,15 @@ int nvml_open(struct nvml *n, const char *library, struct error *err)
 {
     bool given = library && *library;
     int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &n->handle, err);
-    if (rc < 0) {
+    if (rc < 0)
         n->handle = NULL;
+    // The folders that were tried would fill the line; what is wrong is nearly always one of these.
+    if (rc == -ENOENT && !given)
+        return error_set(err, rc,
+                         SONAME " not found: no NVIDIA driver is installed here, or its library is "
+                                "not in this container (--nvml-library names it elsewhere)");
+    if (rc < 0)
         return rc;
-    }
     (void)dl_resolve(n->handle, symbols, ARRAY_SIZE(symbols), &n->fn);
     dl_path(n->handle, n->path, sizeof(n->path));
     return 0;

@@ -185,8 +185,8 @@ static void give_up(struct source *s, enum frame_state_code code, nvmlReturn_t r
     nvml_close(&s->n);
     s->system = (struct nvml_system){0};
     s->ready = false;
-    log_info("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result),
-             LOG_LIMIT("driver"));
+    log_debug("no driver yet", LOG_STR("reason", frame_state_text(code)), LOG_I64("code", result),
+              LOG_LIMIT("driver"));
     update_state(s, code, result, text);
     schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
 }
@@ -236,8 +236,8 @@ static void open_driver(struct source *s)
         return;
     }
     s->ready = true;
-    log_info("driver open", LOG_STR("driver", s->system.driver_version),
-             LOG_U64("gpus", s->devices.gpus));
+    log_debug("driver open", LOG_STR("driver", s->system.driver_version),
+              LOG_U64("gpus", s->devices.gpus));
     announce(s);
 }
 
@@ -303,7 +303,7 @@ static void walk(struct source *s)
     if (result != NVML_SUCCESS)
         log_error("out of memory", LOG_LIMIT("walk"));
     if (result == NVML_SUCCESS && changed) {
-        log_info("GPUs changed", LOG_U64("entities", s->devices.count));
+        log_debug("GPUs changed", LOG_U64("entities", s->devices.count));
         announce(s);
     }
 }

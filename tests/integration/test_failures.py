@@ -98,6 +98,15 @@ def test_a_call_that_hangs_costs_one_gpu_and_no_scrape():
         assert slowest < 0.5 * SLOW
         assert reasons(page)[2] == "hung"
         assert page.value("podgpu_exporter_errors_total", code="hung") == 1
+        uuid = next(l["UUID"] for l, _ in page.samples("podgpu_gpu_up") if l["gpu"] == "2")
+        for line in (f'msg="gpu is not available" gpu=2 uuid={uuid} reason=hung',
+                     'msg="devices listed" gpus=4 available=3 mig_instances=0'):
+            wait_until(lambda: line in exporter.log, 5, line)
+        # The helper in use now does not call that GPU, and yet knows it in the kernel's log.
+        node.xid(119, gpu=2, only="kmsg")
+        exporter.page_when(lambda p: any(l["xid"] == "119" and l["UUID"] == uuid and v == "1"
+                                         for l, v in p.samples("podgpu_gpu_xid_errors_total")), what="XID 119")
+        wait_until(lambda: f'msg="xid error" gpu=2 uuid={uuid} xid=119 ' in exporter.log, 5, "the XID in the log")
 
 
 def test_a_hang_of_the_whole_driver_marks_all_gpus_and_everything_still_answers():
@@ -181,6 +190,8 @@ def test_release_lets_an_administrator_reset_a_gpu_and_attach_takes_it_up_again(
         node.reset(0)
         page = exporter.page_when(lambda p: set(reasons(p).values()) == {"released"}, what="released")
         assert not page.samples(UTIL)
+        assert page.value("podgpu_exporter_source_up") == 0
+        assert "source nvml: released on request" in exporter.get("/readyz")[2]
         assert post(admin, "/-/release") == 409
         assert post(admin, "/-/attach") == 200
         assert post(admin, "/-/attach") == 409

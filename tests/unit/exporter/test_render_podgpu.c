@@ -296,8 +296,8 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
              "podgpu_exporter_device_selection_ok 1\n"
              "podgpu_exporter_series_dropped{reason=\"duplicate\"} 0\n"
              "podgpu_exporter_series_dropped{reason=\"holders\"} 0\n"
-             "podgpu_exporter_source_up{source=\"nvml\"} 1\n"
-             "podgpu_exporter_source_state_info{source=\"nvml\",state=\"ready\"} 1\n"
+             "podgpu_exporter_source_up{source=\"nvml\"} 0\n"
+             "podgpu_exporter_source_state_info{source=\"nvml\",state=\"released\"} 1\n"
              "podgpu_exporter_start_time_seconds 1700000000.000\n"
              "podgpu_exporter_last_sample_timestamp_seconds{source=\"nvml\"} 1700000001.500\n"
              "podgpu_exporter_sample_duration_seconds{source=\"nvml\"} 0.25\n"
@@ -369,6 +369,22 @@ static void test_source_state_follows_the_inventory(void **state)
         f, "podgpu_exporter_source_state_info{source=\"nvml\",state=\"no_driver\"} 1"));
 }
 
+static void test_a_driver_that_is_released_is_not_up(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = fixture_new("", "f");
+    struct frame_state ready = {.code = FRAME_STATE_READY};
+    struct frame frame = {.type = FRAME_STATE, .as.state = &ready};
+    assert_int_equal(inventory_apply(&f->inventory, &frame), 0);
+    f->self.helper_released = true;
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_true(fixture_has_line(f, "podgpu_exporter_source_up{source=\"nvml\"} 0"));
+    assert_true(fixture_has_line(
+        f, "podgpu_exporter_source_state_info{source=\"nvml\",state=\"released\"} 1"));
+    f->self.helper_released = false;
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_true(fixture_has_line(f, "podgpu_exporter_source_up{source=\"nvml\"} 1"));
+}
+
 // --- The list of families (test_families.c holds it against data/podgpu-families.tsv) ---
 
 static size_t family_of_line(const char *line)
@@ -437,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_each_number_about_ourselves_has_its_line),
         cmocka_unit_test(test_what_is_off_or_unknown_has_no_line),
         cmocka_unit_test(test_source_state_follows_the_inventory),
+        cmocka_unit_test(test_a_driver_that_is_released_is_not_up),
         cmocka_unit_test(test_each_listed_family_is_printed_with_the_labels_of_the_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
