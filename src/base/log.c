@@ -148,20 +148,10 @@ static bool needs_quotes(struct sv s)
     return !s.len;
 }
 
-static struct sv shortened(struct sv s)
-{
-    if (s.len <= VALUE_BYTES)
-        return s;
-    size_t len = VALUE_BYTES;
-    while (len && ((unsigned char)s.ptr[len] & 0xc0) == 0x80)
-        len--;
-    return sv_sub(s, 0, len);
-}
-
 static void put_text(struct line *l, struct sv s)
 {
     bool cut = s.len > VALUE_BYTES;
-    s = shortened(s);
+    s = sv_cut(s, VALUE_BYTES);
     if (format_now == LOG_FORMAT_TEXT && !cut && !needs_quotes(s)) {
         put(l, s);
         return;

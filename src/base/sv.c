@@ -137,6 +137,16 @@ bool sv_is_utf8(struct sv s)
     return true;
 }
 
+struct sv sv_cut(struct sv s, size_t most)
+{
+    if (s.len <= most)
+        return s;
+    // At most three bytes of a character can stand before the cut.
+    for (int i = 0; i < 3 && most > 0 && ((unsigned char)s.ptr[most] & 0xc0) == 0x80; i++)
+        most--;
+    return (struct sv){s.ptr, most};
+}
+
 static unsigned least_of(unsigned a, unsigned b, unsigned c)
 {
     unsigned least = a < b ? a : b;

@@ -37,6 +37,8 @@ bool sv_next(struct sv *s, char separator, struct sv *head);
 bool sv_is_utf8(struct sv s);
 // Bytes of the well-formed UTF-8 sequence s starts with; 0 when it starts with none.
 size_t sv_utf8_length(struct sv s);
+// The start of s, at most this many bytes; a character that would be cut is left away.
+struct sv sv_cut(struct sv s, size_t most);
 // Levenshtein distance, capped at limit + 1; for "did you mean". Texts over SV_DISTANCE_MAX_BYTES
 // count as far.
 #define SV_DISTANCE_MAX_BYTES 128

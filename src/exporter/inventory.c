@@ -181,14 +181,7 @@ void inventory_set_labels(struct inventory *inv, const uint16_t *fields, size_t 
 // its ASCII.
 static int text_new(struct inventory *inv, struct sv text, char **out)
 {
-    const char *nul = text.len > 0 ? memchr(text.ptr, '\0', text.len) : NULL;
-    if (nul)
-        text.len = (size_t)(nul - text.ptr);
-    if (text.len > LIMIT_VALUE_STRING_BYTES) {
-        text.len = LIMIT_VALUE_STRING_BYTES;
-        while (text.len > 0 && ((unsigned char)text.ptr[text.len] & 0xC0) == 0x80)
-            text.len--;
-    }
+    text = sv_cut(sv_sub(text, 0, sv_find_char(text, '\0')), LIMIT_VALUE_STRING_BYTES);
     if (inv->string_bytes + text.len + 1 > LIMIT_INVENTORY_STRING_BYTES) {
         inv->dropped++;
         *out = NULL;

@@ -65,14 +65,7 @@ static void add_escaped(struct buf *out, struct sv s, bool quotes)
 
 void text_add_label_value(struct buf *out, struct sv value)
 {
-    if (value.len > LIMIT_LABEL_VALUE_BYTES) {
-        size_t len = LIMIT_LABEL_VALUE_BYTES;
-        // At most three bytes of a character can stand before the cut.
-        for (int i = 0; i < 3 && ((unsigned char)value.ptr[len] & 0xc0) == 0x80; i++)
-            len--;
-        value.len = len;
-    }
-    add_escaped(out, value, true);
+    add_escaped(out, sv_cut(value, LIMIT_LABEL_VALUE_BYTES), true);
 }
 
 void text_add_help(struct buf *out, enum text_format f, struct sv help)

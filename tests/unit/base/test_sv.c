@@ -125,6 +125,31 @@ static void utf8_is_told_from_other_bytes(void **state)
     assert_int_equal(sv_utf8_length(SV("")), 0);
 }
 
+static void cutting_leaves_no_part_of_a_character(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t most, kept;
+    } cases[] = {
+        {"abc", 4, 3},
+        {"abc", 3, 3},
+        {"abc", 2, 2},
+        {"abc", 0, 0},
+        {"a\u20ac", 4, 4},
+        {"a\u20ac", 3, 1},
+        {"a\u20ac", 2, 1},
+        {"a\u20ac", 1, 1},
+        {"\U0001f600b", 4, 4},
+        {"\U0001f600b", 3, 0},
+        {"\U0001f600b", 1, 0},
+        {"\x80\x80\x80\x80\x80\x80", 5, 2}, // no text: three bytes less at most
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_int_equal(sv_cut(sv_from(cases[i].text), cases[i].most).len, cases[i].kept);
+    assert_int_equal(sv_cut((struct sv){NULL, 0}, 0).len, 0);
+}
+
 static void distance_counts_edits_up_to_its_limit(void **state)
 {
     assert_int_equal(sv_distance(SV("kitten"), SV("sitting"), 5), 3);
@@ -189,6 +214,7 @@ int main(void)
         cmocka_unit_test(finding_gives_the_first_index),
         cmocka_unit_test(splitting_gives_each_piece_once),
         cmocka_unit_test(utf8_is_told_from_other_bytes),
+        cmocka_unit_test(cutting_leaves_no_part_of_a_character),
         cmocka_unit_test(distance_counts_edits_up_to_its_limit),
         cmocka_unit_test(a_guess_is_the_nearest_word_or_none),
         cmocka_unit_test(copies_are_terminated),
