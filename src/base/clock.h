@@ -13,6 +13,12 @@
 uint64_t clock_mono_ns(void);
 uint64_t clock_wall_ns(void);
 
+// How long to wait before another try: least_ns after the first failure (attempt 0), twice that
+// after the second ... at most most_ns.
+uint64_t clock_backoff_ns(unsigned attempt, uint64_t least_ns, uint64_t most_ns);
+// A random time from 0 to most_ns, so that those who failed together do not come back together.
+uint64_t clock_jitter_ns(uint64_t most_ns);
+
 static inline uint64_t clock_timespec_ns(struct timespec t)
 {
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;

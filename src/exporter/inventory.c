@@ -78,7 +78,7 @@ struct field_set {
     size_t entity_count;
 };
 
-static void field_set_deinitp(struct field_set *s)
+static void field_set_deinit(struct field_set *s)
 {
     for (size_t i = 0; s->values && i < s->entity_count; i++)
         free(s->values[i]);
@@ -140,7 +140,7 @@ int inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t c
         inv->watch_id = watch_id;
         return 0;
     }
-    cleanup(field_set_deinitp) struct field_set s = {0};
+    cleanup(field_set_deinit) struct field_set s = {0};
     int r = field_set_init(&s, inv, fields, count);
     if (r < 0)
         return r;

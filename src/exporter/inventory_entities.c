@@ -49,11 +49,6 @@ static void plan_deinit(struct plan *p)
     free(p->gpus);
 }
 
-static void plan_deinitp(struct plan *p)
-{
-    plan_deinit(p);
-}
-
 static bool is_known(const char *s)
 {
     return s[0] != '\0';
@@ -312,7 +307,7 @@ static void plan_commit(struct inventory *inv, struct plan *p)
 
 int inventory_apply_entities(struct inventory *inv, const struct frame *frame)
 {
-    cleanup(plan_deinitp) struct plan p = {0};
+    cleanup(plan_deinit) struct plan p = {0};
     int r = plan_init(inv, frame, &p);
     if (r < 0)
         return r;

@@ -287,10 +287,7 @@ static void on_debounce(void *user)
 
 // --- Outside ---
 
-static void reload_watch_freep(struct reload_watch **w)
-{
-    reload_watch_free(*w);
-}
+DEFINE_CLEANUP(struct reload_watch *, reload_watch_free);
 
 int reload_watch_new(struct loop *l, void (*changed)(void *user), void *user,
                      struct reload_watch **out)

@@ -90,7 +90,6 @@ struct source_process {
     bool last_hung;      // the next helper follows one that hung
     uint64_t no_room_ns; // since when a start waits for a dying helper, 0 not
     bool no_room_told;
-    uint64_t random;
     struct source_process_stats stats;
     unsigned depth; // calls out on the stack
     bool freed;
@@ -231,25 +230,13 @@ static int start(struct source_process *s, struct error *err)
     return 0;
 }
 
-static uint64_t next_random(struct source_process *s)
-{
-    // Steele and others, "Fast Splittable Pseudorandom Number Generators": SplitMix64
-    uint64_t z = s->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static uint64_t backoff_ns(struct source_process *s)
+static uint64_t backoff_ns(const struct source_process *s)
 {
     if (s->failures <= 1)
         return 0;
-    uint64_t wait_ns = s->config.timing.backoff_least_ns;
-    for (unsigned i = 2; i < s->failures && wait_ns < s->config.timing.backoff_most_ns; i++)
-        wait_ns *= 2;
-    if (wait_ns > s->config.timing.backoff_most_ns)
-        wait_ns = s->config.timing.backoff_most_ns;
-    return wait_ns / 2 + next_random(s) % (wait_ns / 2 + 1);
+    uint64_t wait_ns = clock_backoff_ns(s->failures - 2, s->config.timing.backoff_least_ns,
+                                        s->config.timing.backoff_most_ns);
+    return wait_ns / 2 + clock_jitter_ns(wait_ns / 2);
 }
 
 static void restart_later(struct source_process *s)
@@ -644,10 +631,7 @@ static int copy_config(struct source_process *s, const struct source_process_con
     return whole ? 0 : -ENOMEM;
 }
 
-static void source_process_freep(struct source_process **s)
-{
-    source_process_free(*s);
-}
+DEFINE_CLEANUP(struct source_process *, source_process_free);
 
 int source_process_new(struct loop *l, const struct source_process_config *config,
                        struct source_process **out, struct error *err)
@@ -657,7 +641,6 @@ int source_process_new(struct loop *l, const struct source_process_config *confi
         return error_set(err, -ENOMEM, "out of memory");
     s->loop = l;
     s->watch = BUF_INIT(LIMIT_FRAME_BYTES);
-    s->random = clock_mono_ns();
     for (size_t i = 0; i < LIMIT_HELPERS; i++)
         s->slots[i].owner = s;
     int r = copy_config(s, config);

@@ -24,8 +24,8 @@
 #define NO_PERMISSION_WAIT_NS (30 * NS_PER_S)
 // The kubelet takes 100 calls a second from all clients of the socket together, with bursts of 10.
 #define RATE_LIMIT_TRIES 2
-#define RATE_LIMIT_WAIT_MS 100
-#define RATE_LIMIT_JITTER_MS 400
+#define RATE_LIMIT_WAIT_NS (100 * NS_PER_MS)
+#define RATE_LIMIT_JITTER_NS (400 * NS_PER_MS)
 #define KICK_DISTANCE_NS (200 * NS_PER_MS)
 #define GRACE_POLLS 2
 
@@ -46,7 +46,7 @@ struct pod_resources {
     uint64_t grace_until_ns;
     unsigned grace_polls; // good answers still to come in the grace period
 
-    uint64_t backoff_ns;
+    unsigned failures; // in a row, for the wait
     unsigned rate_limit_tries;
     int logged_result; // failure logged last, 0 after a good answer
     unsigned logged_status;
@@ -70,10 +70,8 @@ static void schedule_interval(struct pod_resources *p)
 
 static void schedule_backoff(struct pod_resources *p)
 {
-    uint64_t jitter_ns =
-        arc4random_uniform((uint32_t)(p->backoff_ns / NS_PER_MS / 4 + 1)) * NS_PER_MS;
-    loop_timer_set(p->poll_timer, p->backoff_ns + jitter_ns, 0);
-    p->backoff_ns = p->backoff_ns * 2 < BACKOFF_MOST_NS ? p->backoff_ns * 2 : BACKOFF_MOST_NS;
+    uint64_t wait_ns = clock_backoff_ns(p->failures++, BACKOFF_FIRST_NS, BACKOFF_MOST_NS);
+    loop_timer_set(p->poll_timer, wait_ns + clock_jitter_ns(wait_ns / 4), 0);
 }
 
 static void schedule_after_rate_limit(struct pod_resources *p)
@@ -85,8 +83,7 @@ static void schedule_after_rate_limit(struct pod_resources *p)
         return;
     }
     p->rate_limit_tries++;
-    uint64_t wait_ms = RATE_LIMIT_WAIT_MS + arc4random_uniform(RATE_LIMIT_JITTER_MS + 1);
-    loop_timer_set(p->poll_timer, wait_ms * NS_PER_MS, 0);
+    loop_timer_set(p->poll_timer, RATE_LIMIT_WAIT_NS + clock_jitter_ns(RATE_LIMIT_JITTER_NS), 0);
 }
 
 // --- Failure ---
@@ -197,7 +194,7 @@ static void accept_list(struct pod_resources *p, struct pod_devices *fresh)
     p->logged_result = 0;
     p->logged_status = 0;
     p->grace_polls -= p->grace_polls > 0;
-    p->backoff_ns = BACKOFF_FIRST_NS;
+    p->failures = 0;
     p->rate_limit_tries = 0;
     p->stats.last_ok_ns = now_ns;
     p->stats.last_result = 0;
@@ -339,7 +336,6 @@ int pod_resources_new(struct loop *l, const struct pod_resources_config *config,
         return -ENOMEM;
     p->loop = l;
     p->config = *config;
-    p->backoff_ns = BACKOFF_FIRST_NS;
     p->socket_path = sv_dup(sv_from(config->socket_path));
     int r = p->socket_path ? 0 : -ENOMEM;
     if (r == 0)

@@ -188,6 +188,14 @@ uint32_t nvml_devices_find(const struct nvml_devices *d, nvmlDevice_t device)
     return UINT32_MAX;
 }
 
+uint32_t nvml_devices_find_index(const struct nvml_devices *d, uint32_t index)
+{
+    for (uint32_t i = 0; i < d->count; i++)
+        if (nvml_entity_is_gpu(&d->list[i]) && d->list[i].record.index == index)
+            return i;
+    return UINT32_MAX;
+}
+
 bool nvml_devices_any_lost(const struct nvml_devices *d)
 {
     for (uint32_t i = 0; i < d->count; i++)

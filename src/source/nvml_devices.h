@@ -48,8 +48,9 @@ bool nvml_devices_mark(struct nvml_devices *d, uint32_t entity, enum frame_entit
 void nvml_devices_release(struct nvml *n, struct nvml_devices *d);
 void nvml_devices_deinit(struct nvml *n, struct nvml_devices *d);
 
-// The GPU with this handle, or UINT32_MAX.
+// The GPU with this handle, or this NVML index: its place in the list, or UINT32_MAX.
 uint32_t nvml_devices_find(const struct nvml_devices *d, nvmlDevice_t device);
+uint32_t nvml_devices_find_index(const struct nvml_devices *d, uint32_t index);
 // Or fail; false when there is none.
 bool nvml_devices_all_lost(const struct nvml_devices *d);
 bool nvml_devices_any_lost(const struct nvml_devices *d);

@@ -86,10 +86,7 @@ static uint32_t find_gpu(struct nvml *n, const struct nvml_devices *d, nvmlDevic
     if (gpu != UINT32_MAX ||
         nvml_call(n, NVML_NO_GPU, nvmlDeviceGetIndex, device, &index) != NVML_SUCCESS)
         return gpu;
-    for (uint32_t i = 0; i < d->count; i++)
-        if (nvml_entity_is_gpu(&d->list[i]) && d->list[i].record.index == index)
-            return i;
-    return UINT32_MAX;
+    return nvml_devices_find_index(d, index);
 }
 
 static unsigned handle_event(struct nvml *n, struct nvml_devices *d, struct xid_board *board,

@@ -61,14 +61,6 @@ static struct nvml_entity *add_entity(struct nvml_survey *b)
     return e;
 }
 
-static const struct nvml_entity *old_gpu(const struct nvml_devices *d, uint32_t index)
-{
-    for (uint32_t i = 0; i < d->count; i++)
-        if (nvml_entity_is_gpu(&d->list[i]) && d->list[i].record.index == index)
-            return &d->list[i];
-    return NULL;
-}
-
 // Evidence outlives the GPU: who it was stays known.
 static void copy_identity(struct nvml_entity *e, const struct nvml_entity *known)
 {
@@ -275,7 +267,8 @@ static bool is_skipped(const struct nvml_devices *d, uint32_t index)
 void nvml_survey_gpu(struct nvml_survey *b, uint32_t index)
 {
     struct nvml *n = b->n;
-    const struct nvml_entity *known = old_gpu(b->old, index);
+    uint32_t before = nvml_devices_find_index(b->old, index);
+    const struct nvml_entity *known = before == UINT32_MAX ? NULL : &b->old->list[before];
     struct nvml_entity *e = add_gpu(b, index);
     if (!e)
         return;

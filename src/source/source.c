@@ -120,12 +120,16 @@ static void refresh_state(struct source *s)
         update_state(s, (enum frame_state_code)s->state.code, s->state.vendor_code, s->state.text);
 }
 
+static void end_without_memory(struct source *s)
+{
+    log_error("out of memory");
+    s->end = 2;
+}
+
 static void reset_sampler(struct source *s)
 {
-    if (sampler_reset(&s->sampler, clock_mono_ns()) < 0) {
-        log_error("out of memory");
-        s->end = 2;
-    }
+    if (sampler_reset(&s->sampler, clock_mono_ns()) < 0)
+        end_without_memory(s);
 }
 
 // --- the driver ---
@@ -157,12 +161,9 @@ static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text
     }
 }
 
-// After `least`, twice that, four times ... at most `most`.
-static void schedule_open(struct source *s, uint64_t least, uint64_t most)
+static void schedule_open(struct source *s, uint64_t least_ns, uint64_t most_ns)
 {
-    uint64_t wait = s->attempts < 6 ? least << s->attempts : most;
-    s->attempts++;
-    s->open_ns = clock_mono_ns() + (wait < most ? wait : most);
+    s->open_ns = clock_mono_ns() + clock_backoff_ns(s->attempts++, least_ns, most_ns);
 }
 
 // A GPU that was lost comes back only when the driver is opened again.
@@ -434,8 +435,7 @@ static void take_frames(struct source *s)
             continue;
         if (sampler_watch(&s->sampler, frame.as.watch.head, frame.as.watch.field_ids,
                           clock_mono_ns()) < 0) {
-            log_error("out of memory");
-            s->end = 2;
+            end_without_memory(s);
             return;
         }
     }
@@ -450,7 +450,7 @@ static void read_socket(struct source *s)
     char *space;
     size_t room;
     if (frame_reader_space(&s->reader, &space, &room) < 0) {
-        s->end = 2;
+        end_without_memory(s);
         return;
     }
     ssize_t n = read(s->options->socket_fd, space, room);
