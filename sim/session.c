@@ -45,11 +45,6 @@ void sim_session_close(struct sim_session *s)
     free(s);
 }
 
-struct sim_node *sim_session_node(struct sim_session *s)
-{
-    return s->node;
-}
-
 int sim_session_run(struct sim_session *s, const char *line, int64_t at_ns, char *out,
                     size_t out_bytes, size_t *out_needed)
 {

@@ -12,7 +12,6 @@ struct sim_session;
 // NULL with errno when the file isn't a node.
 SIM_API struct sim_session *sim_session_open(const char *path);
 SIM_API void sim_session_close(struct sim_session *s);
-SIM_API struct sim_node *sim_session_node(struct sim_session *s);
 // Runs one line as a verb that holds from now on (or from at_ns, if not negative). Returns 0 or
 // negative errno; the answer, or the reason of a failure, goes to out, cut to out_bytes and
 // terminated; *out_needed (may be NULL) gets its whole length.

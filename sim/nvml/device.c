@@ -440,23 +440,9 @@ API(nvmlDeviceGetPciInfoExt, nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
 
 // --- Modes ---
 
-API(nvmlDeviceGetPersistenceMode, nvmlDevice_t device, unsigned int *mode)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PERSISTENCE, mode);
-}
-
-API(nvmlDeviceGetComputeMode, nvmlDevice_t device, unsigned int *mode)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_COMPUTE_MODE, mode);
-}
-
-API(nvmlDeviceGetVirtualizationMode, nvmlDevice_t device, unsigned int *mode)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_VIRTUALIZATION, mode);
-}
+API_GPU_U32(nvmlDeviceGetPersistenceMode, SIM_PERSISTENCE)
+API_GPU_U32(nvmlDeviceGetComputeMode, SIM_COMPUTE_MODE)
+API_GPU_U32(nvmlDeviceGetVirtualizationMode, SIM_VIRTUALIZATION)
 
 API(nvmlDeviceGetDisplayMode, nvmlDevice_t device, unsigned int *mode)
 {

@@ -73,6 +73,13 @@ static inline bool call_is_mig(const struct call *c)
 bool call_mig_enabled(const struct call *c);
 // A whole number of a signal into an unsigned; NOT_SUPPORTED and other codes come from the signal.
 nvmlReturn_t call_u32(const struct call *c, enum sim_field field, unsigned int *out);
+// A function that tells such a number of a GPU.
+#define API_GPU_U32(name, field)                                                                   \
+    API(name, nvmlDevice_t device, unsigned int *out)                                              \
+    {                                                                                              \
+        CALL_GPU(device);                                                                          \
+        return call_u32(&c, field, out);                                                           \
+    }
 nvmlReturn_t call_u64(const struct call *c, enum sim_field field, unsigned long long *out);
 // Text into a caller's buffer: INSUFFICIENT_SIZE when it and its NUL don't fit; NOT_SUPPORTED when
 // there is none.

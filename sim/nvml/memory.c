@@ -162,11 +162,7 @@ API(nvmlDeviceGetRetiredPages_v2, nvmlDevice_t device, int cause, unsigned int *
     return retired_pages(&c, cause, count, addresses, stamps);
 }
 
-API(nvmlDeviceGetRetiredPagesPendingStatus, nvmlDevice_t device, unsigned int *pending)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_RETIRED_PENDING, pending);
-}
+API_GPU_U32(nvmlDeviceGetRetiredPagesPendingStatus, SIM_RETIRED_PENDING)
 
 // --- Remapped rows: Ampere and later; the old call refuses while instances exist ---
 

@@ -164,11 +164,7 @@ API(nvmlDeviceGetTemperatureThreshold, nvmlDevice_t device, int type, unsigned i
 
 // --- Power ---
 
-API(nvmlDeviceGetPowerUsage, nvmlDevice_t device, unsigned int *power)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_POWER, power);
-}
+API_GPU_U32(nvmlDeviceGetPowerUsage, SIM_POWER)
 
 API(nvmlDeviceGetTotalEnergyConsumption, nvmlDevice_t device, unsigned long long *energy)
 {
@@ -176,23 +172,9 @@ API(nvmlDeviceGetTotalEnergyConsumption, nvmlDevice_t device, unsigned long long
     return call_u64(&c, SIM_ENERGY, energy);
 }
 
-API(nvmlDeviceGetPowerManagementLimit, nvmlDevice_t device, unsigned int *limit)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_POWER_LIMIT, limit);
-}
-
-API(nvmlDeviceGetPowerManagementDefaultLimit, nvmlDevice_t device, unsigned int *limit)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_POWER_LIMIT_DEFAULT, limit);
-}
-
-API(nvmlDeviceGetEnforcedPowerLimit, nvmlDevice_t device, unsigned int *limit)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_POWER_LIMIT_ENFORCED, limit);
-}
+API_GPU_U32(nvmlDeviceGetPowerManagementLimit, SIM_POWER_LIMIT)
+API_GPU_U32(nvmlDeviceGetPowerManagementDefaultLimit, SIM_POWER_LIMIT_DEFAULT)
+API_GPU_U32(nvmlDeviceGetEnforcedPowerLimit, SIM_POWER_LIMIT_ENFORCED)
 
 API(nvmlDeviceGetPowerManagementLimitConstraints, nvmlDevice_t device, unsigned int *min,
     unsigned int *max)
@@ -333,41 +315,12 @@ API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last
 
 // --- PCIe ---
 
-API(nvmlDeviceGetPcieReplayCounter, nvmlDevice_t device, unsigned int *replays)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_REPLAY, replays);
-}
-
-API(nvmlDeviceGetCurrPcieLinkGeneration, nvmlDevice_t device, unsigned int *generation)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_GEN, generation);
-}
-
-API(nvmlDeviceGetCurrPcieLinkWidth, nvmlDevice_t device, unsigned int *width)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_WIDTH, width);
-}
-
-API(nvmlDeviceGetMaxPcieLinkGeneration, nvmlDevice_t device, unsigned int *generation)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_GEN_MAX, generation);
-}
-
-API(nvmlDeviceGetGpuMaxPcieLinkGeneration, nvmlDevice_t device, unsigned int *generation)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_GEN_MAX, generation);
-}
-
-API(nvmlDeviceGetMaxPcieLinkWidth, nvmlDevice_t device, unsigned int *width)
-{
-    CALL_GPU(device);
-    return call_u32(&c, SIM_PCIE_WIDTH_MAX, width);
-}
+API_GPU_U32(nvmlDeviceGetPcieReplayCounter, SIM_PCIE_REPLAY)
+API_GPU_U32(nvmlDeviceGetCurrPcieLinkGeneration, SIM_PCIE_GEN)
+API_GPU_U32(nvmlDeviceGetCurrPcieLinkWidth, SIM_PCIE_WIDTH)
+API_GPU_U32(nvmlDeviceGetMaxPcieLinkGeneration, SIM_PCIE_GEN_MAX)
+API_GPU_U32(nvmlDeviceGetGpuMaxPcieLinkGeneration, SIM_PCIE_GEN_MAX)
+API_GPU_U32(nvmlDeviceGetMaxPcieLinkWidth, SIM_PCIE_WIDTH_MAX)
 
 // KB per second over the last 20 ms. The driver measures while the caller waits; here the fault
 // list adds that wait.
