@@ -228,6 +228,19 @@ def test_tls_and_passwords_guard_every_path(node, tmp_path, pki):
         assert (status, body) == (400, "Client sent an HTTP request to an HTTPS server.\n")
 
 
+def test_tls_clients_that_prefer_http_2_get_http_1_1(node, tmp_path, pki):
+    path = tmp_path / "web.yml"
+    path.write_text(tls_lines(pki[0]))
+    context = context_of(pki)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with secured(node, path) as exporter:
+        with socket.create_connection(("127.0.0.1", exporter.port), 10 * SLOW) as raw:
+            with context.wrap_socket(raw, server_hostname="localhost") as s:
+                assert s.selected_alpn_protocol() in (None, "http/1.1")
+                s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert s.recv(12) == b"HTTP/1.1 200"
+
+
 def test_a_client_certificate_is_asked_for(node, tmp_path, pki):
     path = tmp_path / "web.yml"
     path.write_text(tls_lines(pki[0], client_ca_file=pki[0].pem, client_auth_type="RequireAndVerifyClientCert"))
