@@ -20,9 +20,10 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "sim")]
 from harness import BUILD, exporter_on  # noqa: E402
+from measure import STOCK, Client, memory_kib, pss_kib, soak, wide_counters  # noqa: E402
 
-STOCK = ROOT / "etc" / "default-counters.csv"
 CLIENTS = 4  # keep-alive scrapers while memory is measured
+WIDE = BUILD / "bench-counters.csv"
 PAIRS = 5  # of runs of the exporter and the bare server in turn
 GZIP = ("-H", "Accept-Encoding: gzip")
 
@@ -44,61 +45,9 @@ def running(scenario, *arguments, counters=STOCK, **options):
         yield node, exporter
 
 
-def memory_kib(pid, what):
-    """what: Pss or Rss."""
-    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(re.search(rf"^{what}:\s+(\d+)", text, re.M)[1])
-
-
-def pss_kib(pid):
-    return memory_kib(pid, "Pss")
-
-
 def cpu_us(pid):
     """Run time of the main thread as the scheduler counts it."""
     return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
-
-
-def scrape(port, connection=None, gzip=False):
-    """One scrape over a keep-alive connection; returns it for the next."""
-    connection = connection or socket.create_connection(("127.0.0.1", port))
-    extra = b"Accept-Encoding: gzip\r\n" if gzip else b""
-    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: bench\r\n" + extra + b"\r\n")
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += receive(connection)
-    head, body = data.split(b"\r\n\r\n", 1)
-    left = int(re.search(rb"Content-Length: (\d+)", head)[1]) - len(body)
-    while left > 0:
-        left -= len(receive(connection))
-    return connection
-
-
-def receive(connection):
-    data = connection.recv(1 << 16)
-    if not data:
-        raise ConnectionError("the exporter closed the connection")
-    return data
-
-
-def wide_counters(count=120):
-    """A counters file of fields that NVML can give on a Hopper MIG node."""
-    table = lambda name: [line.split("\t") for line in (ROOT / "data" / name).read_text().splitlines()[1:]]
-    origins = {c[0] for c in table("field-origins.tsv") if c[1] in ("call", "field_value", "gpm")}
-    fields = [c for c in table("dcgm-fields.tsv") if c[0] in origins and c[4] in ("i64", "double") and c[6].startswith("GPU")]
-    lines = [f"{c[1]}, gauge, Field {c[0]}\n" for c in fields if c[1].startswith("DCGM_FI_")][:count]
-    assert len(lines) == count
-    path = BUILD / "bench-counters.csv"
-    path.write_text("".join(lines))
-    return path
-
-
-def soak(samples, gpus, instances, counters):
-    """What bench_soak prints: ({name: number}, [(sample, bytes of heap)])."""
-    text = subprocess.run([BUILD / "bench" / "bench_soak", str(samples), str(gpus), str(instances), counters],
-                          check=True, capture_output=True, text=True).stdout
-    heap = [(int(s), int(h)) for s, h in re.findall(r"^sample=(\d+) heap=(\d+)$", text, re.M)]
-    return {k: int(v) for k, v in re.findall(r"^(\w+)=(\d+)$", text, re.M)}, heap
 
 
 # --- Pages, memory, start ---
@@ -115,16 +64,17 @@ def bench_series():
 
 def bench_memory():
     for name, scenario, counters, target in (("8 GPUs x stock counters", "h100x8", STOCK, 9),
-                                             ("8 x 7 MIG x 120 fields", "mig-8x7", wide_counters(), 16)):
+                                             ("8 x 7 MIG x 120 fields", "mig-8x7", wide_counters(WIDE), 16)):
         with running(scenario, counters=counters) as (_, exporter):
-            clients = [None] * CLIENTS
-            for i in range(40):
-                clients = [scrape(exporter.port, c, gzip=n % 2 == 1) for n, c in enumerate(clients)]
+            clients = [Client(exporter.port, gzip=n % 2 == 1) for n in range(CLIENTS)]
+            for _ in range(40):
+                for client in clients:
+                    client.scrape()
                 time.sleep(0.1)
             own, helper = pss_kib(exporter.pid), pss_kib(exporter.helper_pid())
             rss = sum(memory_kib(p, "Rss") for p in (exporter.pid, exporter.helper_pid()))
-            for c in clients:
-                c.close()
+            for client in clients:
+                client.close()
             row(f"Pss of exporter + helper, {CLIENTS} clients, {name}",
                 f"{own / 1024:.1f} + {helper / 1024:.1f} = {(own + helper) / 1024:.1f} MiB (Rss {rss / 1024:.1f})", f"<= {target} MiB")
 
@@ -217,25 +167,29 @@ def allocations():
         with running("h100x8", "--collect-interval=60000", kubernetes=False, env=env) as (_, exporter), \
                 mmap.mmap(counter.fileno(), 8) as page:
             mallocs = lambda: struct.unpack("Q", page[:8])[0]
-            connection = scrape(exporter.port)
+            client = Client(exporter.port)
+            client.scrape()
             before = mallocs()
             for _ in range(10000):
-                scrape(exporter.port, connection)
+                client.scrape()
             row("allocations in 10,000 keep-alive scrapes", f"{mallocs() - before} (those of the ticks meanwhile)", "none a scrape")
-            connection.close()
+            client.close()
 
 
 def bench_clients():
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     with running("h100x8") as (_, exporter):
-        scrape(exporter.port).close()
         before = pss_kib(exporter.pid)
-        clients = [scrape(exporter.port) for _ in range(1000)]
+        clients = [Client(exporter.port) for _ in range(1000)]
+        for client in clients[::-1]:
+            with contextlib.suppress(ConnectionError):
+                client.scrape()
         grown = pss_kib(exporter.pid) - before
+        time.sleep(1.5)
         kept = exporter.page().value("podgpu_exporter_http_open_connections")
-        row("1,000 clients connecting and scraping", f"{kept:.0f} kept, Pss +{grown / 1024:.1f} MiB", "<= 256 kept, +5 MiB")
-        for c in clients:
-            c.close()
+        row("1,000 clients connecting, those kept scraping", f"{kept:.0f} kept, Pss +{grown / 1024:.1f} MiB", "<= 256 kept, +5 MiB")
+        for client in clients:
+            client.close()
 
 
 # --- Samples ---
@@ -243,7 +197,7 @@ def bench_clients():
 def bench_cpu():
     numbers, _ = soak(4000, 8, 0, STOCK)
     row("engines, a sample of 8 x stock counters in, page out", f"{(numbers['apply_ns'] + numbers['publish_ns']) / 1000:.1f} us", "<= 40 us")
-    wide, _ = soak(400, 8, 7, wide_counters())
+    wide, _ = soak(400, 8, 7, wide_counters(WIDE))
     row("the same, 8 x 7 MIG x 120 fields", f"{(wide['apply_ns'] + wide['publish_ns']) / 1000:.0f} us")
     row(f"gzip of a {numbers['page_bytes'] / 1000:.0f} KB page", f"{numbers['gzip_ns'] / 1000:.0f} us, to {numbers['gzip_bytes'] / 1000:.1f} KB", "<= 100 us")
     for name, kubernetes in (("without Kubernetes", False), ("with the kubelet asked", True)):
@@ -268,20 +222,21 @@ def vendor_us(node):
 def bench_soak():
     """10^6 samples through the engines, then the real programs for ten minutes at 10 samples a second."""
     for name, samples, instances, counters in (("8 GPUs x stock counters", 1000000, 0, STOCK),
-                                               ("8 x 7 MIG x 120 fields", 50000, 7, wide_counters())):
-        _, heap = soak(samples, 8, instances, counters)
-        settled = [h for s, h in heap if s >= samples // 50]
+                                               ("8 x 7 MIG x 120 fields", 50000, 7, wide_counters(WIDE))):
+        heap = [h for s, h in soak(samples, 8, instances, counters, exact=True)[1] if s > 0]
         row(f"heap of the engines over {samples:,} samples, {name}",
-            f"{settled[0] / 1024:.0f} KiB, at the end {(settled[-1] - settled[0]) / 1024:+.1f} KiB", "flat")
+            f"{heap[0] / 1024:.0f} KiB, at the end {heap[-1] - heap[0]:+} bytes", "flat")
     with running("h100x8", "--collect-interval=100") as (_, exporter):
         sizes = []
         for _ in range(10):
             end = time.monotonic() + 60
             while time.monotonic() < end:
-                scrape(exporter.port, gzip=True).close()
+                client = Client(exporter.port, gzip=True)
+                client.scrape()
+                client.close()
                 time.sleep(0.5)
-            sizes.append(pss_kib(exporter.pid) + pss_kib(exporter.helper_pid()))
-        row("Pss of the programs over 6,000 samples", f"{sizes[0]} KiB, at the end {sizes[-1] - sizes[0]:+} KiB", "flat")
+            sizes.append(sum(memory_kib(p, "Anonymous") for p in (exporter.pid, exporter.helper_pid())))
+        row("memory of the programs' own over 6,000 samples", f"{sizes[0]} KiB, at the end {sizes[-1] - sizes[0]:+} KiB", "flat")
 
 
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
