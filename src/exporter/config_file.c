@@ -210,17 +210,23 @@ static int add_group(const struct reader *r, const struct config_group *group)
     return 0;
 }
 
+// What both versions have in a group: a mapping of known keys with a name.
+static int read_name(const struct reader *r, const struct yaml_node *n, const char *const *known,
+                     struct config_group *group)
+{
+    int rc = yaml_expect(n, YAML_MAPPING, r->file, r->err);
+    if (rc == 0)
+        rc = check_keys(r, n, known);
+    return rc == 0 ? read_text(r, n, "name", &group->name) : rc;
+}
+
 static int read_watch_group(const struct reader *r, const struct yaml_node *n)
 {
     static const char *const known[] = {"name", "interval", "fields", "retention", NULL};
     struct config_group group = {
         .line = n->line, .column = n->column, .patterns = yaml_find(n, "fields")};
     const struct yaml_node *interval = yaml_find(n, "interval");
-    int rc = yaml_expect(n, YAML_MAPPING, r->file, r->err);
-    if (rc == 0)
-        rc = check_keys(r, n, known);
-    if (rc == 0)
-        rc = read_text(r, n, "name", &group.name);
+    int rc = read_name(r, n, known, &group);
     if (rc == 0)
         rc = interval ? read_period(r, interval, &group.period_ns)
                       : fail_at(r, n, "'interval' is missing here");
@@ -245,11 +251,7 @@ static int read_collection(const struct reader *r, const struct yaml_node *n)
     const struct yaml_node *metrics = yaml_find(n, "metrics"), *every = yaml_find(n, "every");
     struct config_group group = {
         .line = n->line, .column = n->column, .patterns = yaml_find(metrics, "include")};
-    int rc = yaml_expect(n, YAML_MAPPING, r->file, r->err);
-    if (rc == 0)
-        rc = check_keys(r, n, known);
-    if (rc == 0)
-        rc = read_text(r, n, "name", &group.name);
+    int rc = read_name(r, n, known, &group);
     if (rc == 0)
         rc = every ? read_period(r, every, &group.period_ns)
                    : fail_at(r, n, "'every' is missing here");

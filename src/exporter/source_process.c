@@ -43,8 +43,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exporter/source_argv.h"
 #include "exporter/source_helper.h"
-#include "exporter/source_skips.h"
 #include "gpu/catalogue.h"
 
 #define RELEASE_WAIT_MS 100
@@ -200,11 +200,12 @@ static int spawn(struct source_process *s, uint32_t probed, struct slot **out, s
         .log_format = s->config.log_json ? "json" : "",
         .log_level = s->config.log_debug ? "debug" : "",
         .kmsg_after = s->kmsg_seq,
+        .skips = &s->skips,
         .blame = &s->blame,
     };
     struct source_argv argv;
     source_blame_expire(&s->blame, clock_mono_ns());
-    source_skips_argv(&s->skips, &program, probed, &argv);
+    source_argv_set(&argv, &program, probed);
     int r = source_helper_new(s->loop, s->config.path, argv.words, &helper_events, slot,
                               &slot->helper, err);
     if (r < 0)

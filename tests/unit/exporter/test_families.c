@@ -15,25 +15,6 @@
 #include "base/limits.h"
 #include "exporter/render_internal.h"
 
-static const char *type_text(enum text_type type)
-{
-    switch (type) {
-    case TEXT_TYPE_GAUGE:
-        return "gauge";
-    case TEXT_TYPE_COUNTER:
-        return "counter";
-    case TEXT_TYPE_HISTOGRAM:
-        return "histogram";
-    case TEXT_TYPE_SUMMARY:
-        return "summary";
-    case TEXT_TYPE_UNTYPED:
-        return "untyped";
-    case TEXT_TYPE_INFO:
-        return "info";
-    }
-    return "?";
-}
-
 static const struct render_family *find(struct sv name)
 {
     for (size_t i = 0; i < RENDER_FAMILY_COUNT; i++)
@@ -52,7 +33,7 @@ static void check_row(struct sv line)
     if (!f)
         fail_msg("listed, but not in the code: %.*s", SV_FMT(column[0]));
     struct sv labels = sv_equals(column[2], SV("-")) ? SV("") : column[2];
-    if (!sv_equals(sv_from(type_text(f->type)), column[1]) ||
+    if (!sv_equals(sv_from(text_type_name(f->type, TEXT_FORMAT_OPENMETRICS)), column[1]) ||
         !sv_equals(sv_from(f->labels), labels) || !sv_equals(sv_from(f->help), column[4]))
         fail_msg("differs from the code: %.*s", SV_FMT(line));
 }
