@@ -92,7 +92,7 @@ class Exporter:
             if self.port and (self.get("/readyz") or (0,))[0] == 200:
                 break
             time.sleep(0.05)
-        answer = self.get("/metrics") if self.port else None
+        answer = self.get("/metrics") if self.port and self.process.poll() is None else None
         return answer[1] if answer and answer[0] == 200 else None
 
     def end(self):

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How podgpu is shipped: the image's content, the DaemonSet, and what `meson install` puts where."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+
+import pytest
+import yaml
+
+from harness import BUILD, ROOT, Exporter, exporter_on
+
+SANITIZED = BUILD.name in ("asan", "tsan", "fuzz")
+pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitized programs are not shipped")
+CONTAINERFILE = (ROOT / "Containerfile").read_text()
+KUBELET = "/var/lib/kubelet/pod-resources"
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    daemonset, service = yaml.safe_load_all((ROOT / "deploy" / "daemonset.yaml").read_text())
+    return daemonset, service
+
+
+@pytest.fixture(scope="module")
+def pod(manifest):
+    return manifest[0]["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def container(pod):
+    [only] = pod["containers"]
+    return only
+
+
+def plain_env(container):
+    """The variables of the manifest that have a value of their own."""
+    return {e["name"]: e["value"] for e in container["env"] if "value" in e}
+
+
+# --- The image ---
+
+@pytest.fixture
+def image():
+    """The image's root folder, made of the build under test; its path is short: a socket's may not be long."""
+    with tempfile.TemporaryDirectory(prefix="podgpu-") as folder:
+        root = pathlib.Path(folder) / "image"
+        subprocess.run([ROOT / "script" / "image", root, BUILD], check=True, stdout=subprocess.DEVNULL)
+        yield root
+
+
+def test_the_image_holds_the_programs_their_libraries_and_no_more(image):
+    assert {p.name for p in (image / "usr" / "bin").iterdir()} == {"podgpu-exporter", "podgpu-source"}
+    for program in ("podgpu-exporter", "podgpu-source"):
+        assert (image / "usr" / "bin" / program).read_bytes() == (BUILD / program).read_bytes()
+    needed = re.findall(r"(\S+) => (/\S+)", subprocess.run(["ldd", BUILD / "podgpu-exporter"], capture_output=True,
+                                                           text=True, check=True).stdout)
+    libraries = {p.name for p in image.rglob("*.so*") if not p.name.startswith("ld-")}
+    assert libraries == {name for name, _ in needed} | {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"}
+    assert {p.name for p in (image / "etc" / "dcgm-exporter").iterdir()} == {p.name for p in (ROOT / "etc").glob("*.csv")}
+    for entry in (image / "var" / "lib" / "dpkg" / "status.d").iterdir():
+        assert f"Package: {entry.name}\n" in entry.read_text()
+        assert (image / "usr" / "share" / "doc" / entry.name / "copyright").stat().st_size > 0
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(BUILD.name != "release", reason="only the release build is stripped")
+def test_the_image_is_smaller_than_30_mib(image):
+    assert sum(p.lstat().st_size for p in image.rglob("*")) < 30 << 20
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+def test_the_image_runs_with_nothing_around_it(image):
+    """The driver is found where the container runtime puts it, the counters where the image has them."""
+    import run_node
+    null = image / "dev" / "null"
+    null.parent.mkdir()
+    try:
+        os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        null.write_text("")
+    except OSError:
+        pytest.skip("no device files here")
+    library_folder = next(image.rglob("libc.so.6")).parent
+    with run_node.SimNode("post", directory=image / "node") as node:
+        shutil.copy(node.nvml_library, library_folder)
+
+        def enter():
+            os.chroot(image)
+            os.chdir("/")
+        exporter = Exporter(["-a", "127.0.0.1:0", "-k", "--pod-resources-kubelet-socket",
+                             "/node/pod-resources/kubelet.sock"],
+                            {"SIM_NODE": "/node/node", "NODE_NAME": node.node_name},
+                            executable="/usr/bin/podgpu-exporter", preexec_fn=enter)
+        try:
+            page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_FB_USED"))
+            [(labels, _)] = page.samples("DCGM_FI_DEV_FB_USED")
+            assert labels["pod"].startswith("gpu-burn-") and labels["hostname"] == node.node_name
+        finally:
+            status, _ = exporter.stop()
+        assert status == 0
+
+
+def test_the_containerfile_ships_that_folder():
+    assert re.search(r"^RUN .*script/build --release && script/image /image$", CONTAINERFILE, re.M)
+    assert re.search(r"^FROM scratch\nCOPY --from=build /image/ /$", CONTAINERFILE, re.M)
+    assert 'ENTRYPOINT ["/usr/bin/podgpu-exporter"]' in CONTAINERFILE
+    assert "EXPOSE 9400" in CONTAINERFILE
+
+
+def test_script_image_does_not_write_into_a_folder_that_holds_something(tmp_path):
+    (tmp_path / "mine").write_text("")
+    done = subprocess.run([ROOT / "script" / "image", tmp_path, BUILD], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"script/image: '{tmp_path}' is not empty\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+# --- The manifest ---
+
+def test_the_manifest_is_a_daemonset_and_its_service(manifest):
+    daemonset, service = manifest
+    assert (daemonset["apiVersion"], daemonset["kind"]) == ("apps/v1", "DaemonSet")
+    assert (service["apiVersion"], service["kind"]) == ("v1", "Service")
+    labels = daemonset["spec"]["template"]["metadata"]["labels"]
+    assert daemonset["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert daemonset["metadata"]["namespace"] == service["metadata"]["namespace"]
+
+
+def test_it_asks_for_no_privilege(pod, container):
+    assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & pod.keys()
+    assert pod["automountServiceAccountToken"] is False
+    security = container["securityContext"]
+    assert "privileged" not in security
+    assert security["allowPrivilegeEscalation"] is False and security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_it_mounts_the_kubelets_folder_and_nothing_else(pod, container):
+    [volume] = pod["volumes"]
+    [mount] = container["volumeMounts"]
+    assert volume == {"name": "pod-resources", "hostPath": {"path": KUBELET, "type": "Directory"}}
+    assert mount == {"name": "pod-resources", "mountPath": KUBELET, "readOnly": True}
+    help_text = subprocess.run([BUILD / "podgpu-exporter", "--help"], capture_output=True, text=True, check=True).stdout
+    assert KUBELET + "/kubelet.sock" in re.sub(r"\s+", " ", help_text)
+
+
+def test_ports_probes_and_annotations_agree(manifest, container):
+    [port] = container["ports"]
+    listen = plain_env(container)["DCGM_EXPORTER_LISTEN"]
+    annotations = manifest[0]["spec"]["template"]["metadata"]["annotations"]
+    [service_port] = manifest[1]["spec"]["ports"]
+    assert listen == f":{port['containerPort']}"
+    assert annotations["prometheus.io/port"] == str(port["containerPort"])
+    assert service_port["targetPort"] == port["name"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] == port["name"]
+
+
+def test_the_image_of_the_manifest_is_this_version(container):
+    assert container["image"] == "podgpu:" + (ROOT / "VERSION").read_text().strip()
+
+
+@pytest.mark.smoke
+def test_the_exporter_takes_the_manifests_arguments_and_answers_its_probes(container):
+    env = {k: v for k, v in plain_env(container).items() if k != "DCGM_EXPORTER_LISTEN"}
+    with exporter_on("timeslice", *container["args"], kubernetes=False, env=env) as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_FB_USED"))
+        for probe in ("livenessProbe", "readinessProbe"):
+            assert exporter.get(container[probe]["httpGet"]["path"])[0] == 200
+        [(labels, _)] = page.samples("DCGM_FI_DEV_FB_USED")
+        assert (labels["namespace"], labels["pod"], labels["container"]) == ("", "", "")
+        assert "unknown" not in exporter.log
+
+
+def test_it_uses_less_memory_than_the_manifest_allows(container):
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    requested = int(container["resources"]["requests"]["memory"].removesuffix("Mi"))
+    with exporter_on("h100x8") as (_, exporter):
+        exporter.page_when(lambda p: len(p.samples("DCGM_FI_DEV_FB_USED")) == 8)
+        used = 0
+        for pid in (exporter.pid, exporter.helper_pid()):
+            text = open(f"/proc/{pid}/status").read()
+            used += int(re.search(r"VmRSS:\s+(\d+) kB", text)[1])
+        assert used / 1024 < requested < limit
+
+
+# --- Installing ---
+
+def test_meson_install_puts_programs_and_counters_where_they_are_looked_for(tmp_path):
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path], check=True,
+                   stdout=subprocess.DEVNULL)
+    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir())
+    assert files == sorted(["usr/local/bin/podgpu-exporter", "usr/local/bin/podgpu-source"]
+                           + [f"etc/dcgm-exporter/{p.name}" for p in (ROOT / "etc").glob("*.csv")])
+    program = tmp_path / "usr" / "local" / "bin" / "podgpu-exporter"
+    process = subprocess.Popen([program, "-a", "127.0.0.1:0", "-f", tmp_path / "etc" / "dcgm-exporter" / "default-counters.csv",
+                                "--kmsg-path", ""], stderr=subprocess.PIPE, text=True)
+    try:
+        log = ""
+        for line in process.stderr:
+            log += line
+            if "gpu driver is ready" in line or "no gpu metrics for now" in line:
+                break  # its helper was found and has spoken
+        else:
+            pytest.fail(log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+    assert process.returncode == 0
