@@ -137,10 +137,11 @@ def overview(page):
     return lines
 
 
-def tell(arguments, exporter, page):
+def tell(arguments, node, exporter, page):
     print(f"\npodgpu-exporter runs on the simulated node '{arguments.scenario}':")
     print(f"  metrics    {exporter.url}/metrics")
     print(f"  readiness  {exporter.url}/readyz")
+    print(f"  to break something, as sim/README.md tells:  build/sim/simnode {node.file} xid gpu=0 code=79")
     if page is None:
         print("  It serves no page that this demo could read.")
     else:
@@ -159,7 +160,7 @@ def run(arguments, extra):
         try:
             page = exporter.wait_ready()
             if exporter.process.poll() is None:
-                tell(arguments, exporter, page)
+                tell(arguments, node, exporter, page)
             until = time.monotonic() + (arguments.seconds if arguments.seconds is not None else float("inf"))
             while not ending.wait(0.1) and exporter.process.poll() is None and time.monotonic() < until:
                 pass

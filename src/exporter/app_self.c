@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "exporter/app_internal.h"
 #include "exporter/process_stats.h"
+#include "exporter/revision.h"
 
 static void fill_attribution(const struct app *a, struct render_self *out)
 {
@@ -60,7 +61,7 @@ void app_self(const struct app *a, struct render_self *out)
     *out = (struct render_self){
         .started_wall_ns = a->started_wall_ns,
         .version = PODGPU_VERSION,
-        .revision = "",
+        .revision = PODGPU_REVISION,
         .sample_duration_s = (double)a->inventory.last_duration_ns / (double)NS_PER_S,
         .config_ok = a->config_ok,
         .config_last_ok_wall_ns = a->config_ok_wall_ns,

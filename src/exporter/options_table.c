@@ -78,8 +78,9 @@ static const struct option_row rows[] = {
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
          "i[:LIST] (GPU "
          "instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
-    TEXT("podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
-         "podgpu's own families beside the DCGM_* ones: none, core or all."),
+    TEXT(
+        "podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
+        "podgpu's own families beside the DCGM_* ones: none or core; all is core in this version."),
 
     SWITCH("use-old-namespace", "o", "DCGM_EXPORTER_USE_OLD_NAMESPACE", use_old_namespace, PAGE,
            "Label names of dcgm-exporter 1.x: uuid, pod_name, pod_namespace, container_name."),
