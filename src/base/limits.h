@@ -63,8 +63,8 @@
 #define LIMIT_DESCRIPTORS_RESERVED 64
 
 // HTTP server (design: connections, deadlines)
-#define LIMIT_HTTP_CONNECTIONS 256
-#define LIMIT_HTTP_CONNECTIONS_BUSY 224 // from here the longest idle one is shut for a new one
+#define LIMIT_HTTP_CONNECTIONS 256 // at 7/8 of them the longest idle one is shut for a new one
+#define LIMIT_ADMIN_CONNECTIONS 16 // control tools on this machine
 #define LIMIT_HTTP_CONNECTIONS_PER_IP 64
 #define LIMIT_HTTP_CONNECTION_BYTES (8u << 10)
 #define LIMIT_HTTP_HEADERS_MS 5000

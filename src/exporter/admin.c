@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "io/http_server.h"
 #include "io/http_syntax.h"
@@ -121,7 +122,12 @@ int admin_new(struct loop *l, const struct admin_config *config, struct admin **
         return error_set(err, -ENOMEM, "out of memory");
     a->command = config->command;
     a->user = config->user;
-    const struct http_server_config server = {.address = address, .handle = handle, .user = a};
+    const struct http_server_config server = {
+        .address = address,
+        .most_connections = LIMIT_ADMIN_CONNECTIONS,
+        .handle = handle,
+        .user = a,
+    };
     mode_t before = umask(0177); // a unix socket is made by this
     r = http_server_new(l, &server, &a->server, err);
     (void)umask(before);

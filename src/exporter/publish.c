@@ -8,10 +8,19 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "exporter/hpc.h"
 
 struct page {
     struct http_body *bodies[TEXT_FORMAT_COUNT]; // [TEXT_FORMAT_OPENMETRICS] only when asked for
+};
+
+#define PAGE_AGE_MOST_NS (15 * NS_PER_S) // a value is dropped after that, too
+
+// What a page is made from, but for the values.
+struct page_key {
+    const void *config; // compared only
+    uint64_t layout, owners;
 };
 
 struct publisher {
@@ -29,6 +38,8 @@ struct publisher {
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;
+    struct page_key too_large; // the last one that was; all zero: none
+    uint64_t published_ns;     // the current page was made then
     uint64_t shut_readers;
     size_t page_bytes; // of the last page: about what the next one needs
 };
@@ -207,6 +218,35 @@ static void retire_pages(struct publisher *p)
     p->live_count--;
 }
 
+// The page with these owners.
+static int make_page(struct publisher *p, const struct render_input *in, struct page *out)
+{
+    *out = (struct page){0};
+    int r = make_body(p, in, TEXT_FORMAT_PROMETHEUS, &out->bodies[TEXT_FORMAT_PROMETHEUS]);
+    if (r == 0 && p->options->flags.openmetrics)
+        r = make_body(p, in, TEXT_FORMAT_OPENMETRICS, &out->bodies[TEXT_FORMAT_OPENMETRICS]);
+    if (r < 0)
+        page_deinit(out);
+    return r;
+}
+
+// Names and copies without number can make a page too large to be made at all. Then it is made
+// without owners, rather than never again; what did not fit is not tried anew until it changes.
+static int make_page_that_fits(struct publisher *p, struct render_input *in,
+                               struct render_self *self, struct page *out)
+{
+    const struct page_key key = {in->config, in->inventory->layout, p->owners_version};
+    bool is_known = p->too_large.config == key.config && p->too_large.layout == key.layout &&
+                    p->too_large.owners == key.owners;
+    int r = is_known ? -EFBIG : make_page(p, in, out);
+    if (r != -EFBIG)
+        return r;
+    p->too_large = key;
+    self->page_without_owners = true;
+    in->owners = NULL;
+    return make_page(p, in, out);
+}
+
 int publisher_publish(struct publisher *p, const struct exporter_config *config,
                       const struct inventory *inventory, struct render_self *self, uint64_t now_ns)
 {
@@ -224,18 +264,20 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .holders = p->rows ? &p->holders : NULL,
         .jobs = p->entity_jobs,
     };
-    const struct render_input in = {config, inventory, &owners, self, now_ns};
-    struct page page = {0};
-    r = make_body(p, &in, TEXT_FORMAT_PROMETHEUS, &page.bodies[TEXT_FORMAT_PROMETHEUS]);
-    if (r == 0 && p->options->flags.openmetrics)
-        r = make_body(p, &in, TEXT_FORMAT_OPENMETRICS, &page.bodies[TEXT_FORMAT_OPENMETRICS]);
-    if (r < 0) {
-        page_deinit(&page);
+    struct render_input in = {config, inventory, &owners, self, now_ns};
+    struct page page;
+    r = make_page_that_fits(p, &in, self, &page);
+    if (r < 0)
         return r;
-    }
     retire_pages(p);
     p->live[p->live_count++] = page;
+    p->published_ns = now_ns;
     return 0;
+}
+
+bool publisher_page_is_old(const struct publisher *p, uint64_t now_ns)
+{
+    return p->live_count > 0 && now_ns > p->published_ns + PAGE_AGE_MOST_NS;
 }
 
 struct http_body *publisher_body(const struct publisher *p, enum text_format format)

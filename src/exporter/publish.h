@@ -21,12 +21,16 @@ void publisher_set_pods(struct publisher *p, struct pod_devices *rows);
 struct hpc_jobs;
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);
 
-// Renders and swaps. 0; -ENOMEM or -EFBIG: the page before stays.
+// Renders and swaps. A page over its ceiling is made without owners, which it says itself
+// (self->page_without_owners). 0; -ENOMEM or -EFBIG: the page before stays.
 int must_use publisher_publish(struct publisher *p, const struct exporter_config *config,
                                const struct inventory *inventory, struct render_self *self,
                                uint64_t now_ns);
 // The current body, or NULL before the first publish. Borrowed until the next publish.
 struct http_body *publisher_body(const struct publisher *p, enum text_format format);
+
+// No new one could be made for so long that its values are no more to be shown.
+bool publisher_page_is_old(const struct publisher *p, uint64_t now_ns);
 
 // "" or which device --devices asks for and is not there. Borrowed until the next publish.
 const char *publisher_selection_error(const struct publisher *p);

@@ -47,6 +47,7 @@ struct render_self {
         bool web_config_ok;
     } http;
     uint64_t page_bytes, page_shut_readers;
+    bool page_without_owners; // with them it would be over its ceiling
     bool process_metrics; // --enable-exporter-metrics
     struct render_self_process {
         double cpu_seconds;

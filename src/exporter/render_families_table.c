@@ -131,6 +131,9 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_PAGE_READERS_CUT] = {
         "podgpu_exporter_page_readers_cut_total", TEXT_TYPE_COUNTER, "",
         "Connections ended because they read a page slower than three newer ones came."},
+    [RENDER_PAGE_WITHOUT_OWNERS] = {
+        "podgpu_exporter_page_without_owners", TEXT_TYPE_GAUGE, "",
+        "Whether owner labels are left out (1) because the page would be larger than 32 MiB with them."},
     [RENDER_PROCESS_CPU] = {
         "process_cpu_seconds_total", TEXT_TYPE_COUNTER, "",
         "Processor time used by the exporter, in seconds."},

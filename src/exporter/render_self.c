@@ -72,6 +72,7 @@ static const struct self_row {
     {RENDER_WEB_CONFIG_RELOAD_SUCCESS, NULL, AT(http.web_config_ok), SELF_BOOL, SELF_ALWAYS},
     {RENDER_PAGE_BYTES, NULL, AT(page_bytes), SELF_U64, SELF_ALWAYS},
     {RENDER_PAGE_READERS_CUT, NULL, AT(page_shut_readers), SELF_U64, SELF_ALWAYS},
+    {RENDER_PAGE_WITHOUT_OWNERS, NULL, AT(page_without_owners), SELF_BOOL, SELF_ALWAYS},
     {RENDER_PROCESS_CPU, NULL, AT(process.cpu_seconds), SELF_DOUBLE, SELF_PROCESS},
     {RENDER_PROCESS_START, NULL, AT(process.start_wall_ns), SELF_WALL, SELF_PROCESS},
     {RENDER_PROCESS_RESIDENT, NULL, AT(process.resident_bytes), SELF_U64, SELF_PROCESS},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exporter/routes.h"
 
+#include "base/clock.h"
 #include "io/http_syntax.h"
 
 // Longer paths are none of ours however they are written.
@@ -25,6 +26,11 @@ static void serve_metrics(const struct routes *r, struct http_request *request)
     struct http_body *body = publisher_body(r->publisher, format);
     if (!body) {
         http_reply_text(request, 503, SV("no page yet\n"), NULL, 0);
+        return;
+    }
+    if (publisher_page_is_old(r->publisher, clock_mono_ns())) {
+        http_reply_text(request, 503, SV("no page could be made for a while: see the log\n"), NULL,
+                        0);
         return;
     }
     http_reply(request, 200, body, NULL, 0);

@@ -446,6 +446,7 @@ int http_server_new(struct loop *l, const struct http_server_config *config,
     };
     s->plain = (struct http_daemon){.server = s};
     s->tls = (struct http_daemon){.server = s, .is_tls = true};
+    http_conn_set_caps(s, config->most_connections);
     int r = set_up(s, config, e);
     if (r < 0) {
         http_server_free(s);

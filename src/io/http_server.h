@@ -55,6 +55,8 @@ struct http_server_config {
     const char *web_config_file; // NULL or "": plain, open
     bool systemd_socket;         // use LISTEN_FDS instead of address
     uint32_t idle_ms;            // 0: LIMIT_HTTP_IDLE_MS
+    // 0: LIMIT_HTTP_CONNECTIONS; fewer where the process may not have so many descriptors
+    uint32_t most_connections;
     void (*handle)(void *user, struct http_request *request);
     void *user;
 };

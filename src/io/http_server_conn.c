@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "io/http_server_internal.h"
 
 #define ACCEPT_BATCH 16
@@ -46,7 +47,7 @@ static void set_accepting(struct http_server *s, bool accepts)
 
 static bool has_room(const struct http_server *s)
 {
-    return s->stats.open < LIMIT_HTTP_CONNECTIONS && !s->is_closing;
+    return s->stats.open < s->most_open && !s->is_closing;
 }
 
 // Often only while it matters: idle connections, which scrapers keep open all day, can wait.
@@ -161,6 +162,20 @@ void http_conn_sweep(void *user)
 
 // --- Caps ---
 
+void http_conn_set_caps(struct http_server *s, unsigned most)
+{
+    // What connections may have of the descriptors; of few, half.
+    uint64_t limit = process_raise_fd_limit(0);
+    uint64_t room =
+        limit > 2 * LIMIT_DESCRIPTORS_RESERVED ? limit - LIMIT_DESCRIPTORS_RESERVED : limit / 2;
+    if (most == 0 || most > LIMIT_HTTP_CONNECTIONS)
+        most = LIMIT_HTTP_CONNECTIONS;
+    if (most > room)
+        most = (unsigned)room;
+    s->most_open = most > 0 ? most : 1;
+    s->busy_open = s->most_open - s->most_open / 8;
+}
+
 static bool is_better_victim(const struct http_conn *c, const struct http_conn *than)
 {
     // Kept alive for later, before not yet asking, before being answered; among equals the longest.
@@ -254,7 +269,7 @@ static void admit(struct http_server *s, int fd, const struct sockaddr_storage *
         (void)close(fd);
         return;
     }
-    if (s->stats.open - s->shut >= LIMIT_HTTP_CONNECTIONS_BUSY)
+    if (s->stats.open - s->shut >= s->busy_open)
         evict_one(s);
     struct http_conn *c = take_slot(s);
     if (!c) {
@@ -280,7 +295,9 @@ static bool accept_one(struct http_listener *l)
     if (errno == EINTR || errno == ECONNABORTED)
         return true;
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
-        // Out of descriptors or memory: the sweep, or the next connection that ends, asks again.
+        // Out of descriptors or memory: one that idles makes room, and the sweep, or the next
+        // connection that ends, asks again.
+        evict_one(l->server);
         set_accepting(l->server, false);
         sweep_often(l->server);
     }

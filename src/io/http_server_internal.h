@@ -156,6 +156,8 @@ struct http_server {
     uint16_t port;
     bool is_accepting;
     bool is_closing;
+    unsigned most_open; // connections
+    unsigned busy_open; // from here the longest idle one makes room
 
     char *web_config_path;
     struct web_state *web;
@@ -185,7 +187,8 @@ struct MHD_Response *http_response_text(const struct http_server *s, struct sv t
 // http_server_config.c
 void http_server_look_at_files(void *user); // user: struct http_server; every WEB_FILES_LOOK_NS
 // http_server_conn.c
-void http_conn_accept(void *user, unsigned events); // user: struct http_listener
+void http_conn_accept(void *user, unsigned events);            // user: struct http_listener
+void http_conn_set_caps(struct http_server *s, unsigned most); // 0: the usual ones
 void http_conn_set_phase(struct http_conn *c, enum conn_phase phase);
 void http_conn_shut(struct http_conn *c);
 void http_conn_closed(struct http_conn *c);

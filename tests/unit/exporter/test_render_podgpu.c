@@ -281,6 +281,7 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
                  .web_config_ok = true},
         .page_bytes = 22,
         .page_shut_readers = 23,
+        .page_without_owners = true,
         .process_metrics = true,
         .process = {.cpu_seconds = 1.5,
                     .resident_bytes = 24,
@@ -331,7 +332,8 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
              "podgpu_exporter_http_open_connections 21\n"
              "podgpu_exporter_web_config_last_reload_success 1\n"
              "podgpu_exporter_page_bytes 22\n"
-             "podgpu_exporter_page_readers_cut_total 23\n");
+             "podgpu_exporter_page_readers_cut_total 23\n"
+             "podgpu_exporter_page_without_owners 1\n");
     assert_string_equal(process,
                         "process_cpu_seconds_total 1.5\nprocess_start_time_seconds 1699999999.000\n"
                         "process_resident_memory_bytes 24\nprocess_virtual_memory_bytes 25\n"
