@@ -275,7 +275,7 @@ def test_the_web_config_is_followed_without_a_restart(node, tmp_path, pki):
         assert status == 200
         wait_until(lambda: "podgpu_exporter_web_config_last_reload_success 0" in
                    ask(port, "/metrics", context=context, headers=credentials("alice", "password"))[2], what="the gauge")
-        replace(path, "")
+        replace(path, "http_server_config: {http2: false}\n")
         wait_until(lambda: not raises(lambda: ask(port, "/health")) and ask(port, "/health")[0] == 200, what="plain again")
         assert exporter.pid == pid and exporter.process.poll() is None
 
