@@ -52,7 +52,8 @@ void nvml_events_disarm(struct nvml *n, struct nvml_events *ev, struct nvml_devi
 {
     if (ev->set)
         (void)nvml_call(n, NVML_NO_GPU, nvmlEventSetFree, ev->set);
-    *ev = (struct nvml_events){.first_generation = ev->first_generation};
+    *ev = (struct nvml_events){.first_generation = ev->first_generation,
+                               .second_generation = ev->second_generation};
     for (uint32_t i = 0; i < d->count; i++)
         d->list[i].xid_armed = false;
 }
@@ -71,7 +72,9 @@ static nvmlReturn_t take_event(struct nvml *n, struct nvml_events *ev, nvmlEvent
     *data = (nvmlEventData_t){.gpuInstanceId = UINT32_MAX, .computeInstanceId = UINT32_MAX};
     if (!ev->first_generation) {
         nvmlReturn_t result = nvml_call(n, NVML_NO_GPU, nvmlEventSetWait_v2, ev->set, data, 0);
-        if (!nvml_is_missing(result) && result != NVML_ERROR_NOT_SUPPORTED)
+        ev->second_generation |= result == NVML_SUCCESS || result == NVML_ERROR_TIMEOUT;
+        bool too_old = nvml_is_missing(result) || result == NVML_ERROR_NOT_SUPPORTED;
+        if (!too_old || ev->second_generation)
             return result;
         ev->first_generation = true;
     }

@@ -10,7 +10,8 @@
 struct nvml_events {
     nvmlEventSet_t set;
     bool armed;            // XID events of at least one GPU are registered
-    bool first_generation; // nvmlEventSetWait_v2 is not to be had
+    bool first_generation;  // nvmlEventSetWait_v2 is not to be had
+    bool second_generation; // it has answered
     unsigned failures;     // in a row
 };
 

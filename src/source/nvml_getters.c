@@ -276,7 +276,11 @@ static void get_memory(const struct nvml_getter_context *c, uint16_t arg, struct
     out->result = NVML_ERROR_FUNCTION_NOT_FOUND;
     if (!c->n->memory_first_generation)
         out->result = GET(c, nvmlDeviceGetMemoryInfo_v2, &memory);
-    if (nvml_is_missing(out->result) || out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH) {
+    c->n->memory_second_generation |= out->result == NVML_SUCCESS;
+    bool too_old =
+        nvml_is_missing(out->result) || out->result == NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    // `used` is another number there: a driver that has told one is not asked for the other.
+    if (too_old && !c->n->memory_second_generation) {
         nvmlMemory_t first = {0};
         c->n->memory_first_generation = true;
         out->result = GET(c, nvmlDeviceGetMemoryInfo, &first);

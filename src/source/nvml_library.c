@@ -83,7 +83,7 @@ void nvml_close(struct nvml *n)
     dl_close(n->handle);
     n->handle = NULL;
     n->fn = (struct nvml_functions){0};
-    n->memory_first_generation = false;
+    n->memory_first_generation = n->memory_second_generation = false;
     memset(n->gpm_refused, 0, sizeof(n->gpm_refused));
     n->path[0] = '\0';
 }

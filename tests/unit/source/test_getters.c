@@ -154,13 +154,24 @@ static void old_memory_counts_reserved_inside_used(void **state)
 {
     fake.gpu[2].memory = (nvmlMemory_v2_t){
         .total = 100ull << 20, .reserved = 10ull << 20, .free = 60ull << 20, .used = 30ull << 20};
-    assert_int_equal(number(252), 30);
-    assert_int_equal(number(253), 10);
     fake.n.fn.nvmlDeviceGetMemoryInfo_v2 = NULL;
     assert_int_equal(number(252), 40);
     assert_int_equal(get_of(&gpu, 253).status, FRAME_NOT_SUPPORTED);
     assert_true(get_of(&gpu, 254).f64 == 0.4);
     assert_true(fake.n.memory_first_generation);
+}
+
+static nvmlReturn_t lacks_memory_v2(nvmlDevice_t device, nvmlMemory_v2_t *out);
+
+static void one_driver_has_one_way_of_counting_memory(void **state)
+{
+    fake.gpu[2].memory = (nvmlMemory_v2_t){
+        .total = 100ull << 20, .reserved = 10ull << 20, .free = 60ull << 20, .used = 30ull << 20};
+    assert_int_equal(number(252), 30);
+    assert_int_equal(number(253), 10);
+    fake.n.fn.nvmlDeviceGetMemoryInfo_v2 = lacks_memory_v2; // a failure in passing
+    assert_int_equal(get_of(&gpu, 252).status, FRAME_NO_SYMBOL);
+    assert_false(fake.n.memory_first_generation);
 }
 
 static nvmlReturn_t lacks_memory_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
@@ -446,6 +457,7 @@ int main(void)
         cmocka_unit_test_setup(brands_have_dcgms_texts, setup),
         cmocka_unit_test_setup(capability_and_compute_mode_are_packed_as_dcgm_does, setup),
         cmocka_unit_test_setup(old_memory_counts_reserved_inside_used, setup),
+        cmocka_unit_test_setup(one_driver_has_one_way_of_counting_memory, setup),
         cmocka_unit_test_setup(a_library_newer_than_its_driver_is_asked_for_new_memory_once, setup),
         cmocka_unit_test_setup(a_memory_of_nothing_has_no_ratio, setup),
         cmocka_unit_test_setup(the_new_temperature_function_is_the_fallback, setup),
