@@ -17,6 +17,8 @@
 #include "exporter/app_internal.h"
 
 #define HOLD_NS (2 * NS_PER_S)
+// Between two pages, whatever a source says and how often: half of the shortest sampling period.
+#define PUBLISH_LEAST_NS (50 * NS_PER_MS)
 // However rarely the GPUs are sampled: a device's next holder must not wait for its name. The
 // kubelet takes 100 calls a second.
 #define KUBELET_INTERVAL_NS (1 * NS_PER_S)
@@ -58,6 +60,26 @@ void app_publish(struct app *a)
     const char *missing = publisher_selection_error(a->publisher);
     if (missing[0] != '\0' && a->inventory.samples > 0)
         log_warn("not collecting GPU metrics", LOG_STR("reason", missing), LOG_LIMIT(missing));
+}
+
+static void on_soon(void *user)
+{
+    struct app *a = user;
+    a->publish_waits = false;
+    app_publish(a);
+}
+
+void app_publish_soon(struct app *a)
+{
+    if (a->publish_waits)
+        return;
+    uint64_t since_ns = clock_mono_ns() - a->published_ns;
+    if (since_ns >= PUBLISH_LEAST_NS || !a->soon) {
+        app_publish(a);
+        return;
+    }
+    a->publish_waits = true;
+    loop_timer_set(a->soon, PUBLISH_LEAST_NS - since_ns, 0);
 }
 
 static void on_tick(void *user)
@@ -250,6 +272,8 @@ static int start_watching(struct app *a, struct error *err)
         return error_set(err, r, "files can't be watched: %s", strerror(-r));
     reload_watch_set(a->watch, a->config->counters_file, a->config->config_file);
     r = loop_timer_new(a->loop, on_tick, a, &a->tick);
+    if (r == 0)
+        r = loop_timer_new(a->loop, on_soon, a, &a->soon);
     if (r < 0)
         return error_set(err, r, "out of memory");
     uint64_t period_ns = a->config->period_ns[FIELD_CLASS_FAST];
@@ -332,6 +356,7 @@ void app_free(struct app *a)
     http_server_free(a->server);
     reload_watch_free(a->watch);
     loop_timer_free(a->tick);
+    loop_timer_free(a->soon);
     for (size_t i = 0; i < APP_SIGNALS; i++)
         loop_signal_free(a->signals[i]);
     publisher_free(a->publisher);

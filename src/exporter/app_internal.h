@@ -37,6 +37,8 @@ struct app {
     struct admin *admin; // NULL without --admin-address
     struct reload_watch *watch;
     struct loop_timer *tick;
+    struct loop_timer *soon;
+    bool publish_waits; // for soon
     uint64_t tick_ns; // the sampling period, but a second at most
     struct loop_signal *signals[APP_SIGNALS];
 
@@ -60,6 +62,8 @@ void app_log_missing(struct app *a);
 
 // app.c
 void app_publish(struct app *a);
+// The same, but a page has a moment of its own: what comes in a burst makes one together.
+void app_publish_soon(struct app *a);
 
 // app_reload.c
 // Checks and stages a new configuration. 0; negative errno with *err and the old one in force.

@@ -114,7 +114,7 @@ static void on_sample(struct app *a, const struct frame_sample *sample)
     if (app_reload_progress(a))
         return;
     app_log_missing(a);
-    app_publish(a);
+    app_publish_soon(a);
 }
 
 static void on_frame(void *user, const struct frame *frame)
@@ -133,7 +133,7 @@ static void on_frame(void *user, const struct frame *frame)
     if (frame->type == FRAME_ENTITIES && a->pods)
         pod_resources_kick(a->pods); // ids that named no device may do so now
     if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS)
-        app_publish(a);
+        app_publish_soon(a);
     if (frame->type == FRAME_SAMPLE)
         on_sample(a, frame->as.sample.head);
 }

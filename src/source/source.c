@@ -392,8 +392,9 @@ static void sample(struct source *s, unsigned classes)
         sampler_resend(&s->sampler);
         schedule_reopen(s);
     }
-    check_output(s, output_send(&s->output, FRAME_SAMPLE,
-                                sampler_frame(&s->sampler, classes, started_ns, calls)));
+    const struct buf *frame = sampler_frame(&s->sampler, classes, started_ns, calls);
+    if (classes || s->sampler.record_count)
+        check_output(s, output_send(&s->output, FRAME_SAMPLE, frame));
     if (s->sampler.suspect)
         confirm_loss(s);
     if (!s->ready)

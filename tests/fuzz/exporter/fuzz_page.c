@@ -5,7 +5,7 @@
 // with its arguments behind it (see play).
 #include <stdlib.h>
 
-#include "base/map.h"
+#include "page_check.h"
 #include "render_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -21,12 +21,6 @@ struct input {
     char texts[TEXTS_MAX][TEXT_MAX + 1];
     size_t text_count;
 };
-
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static uint8_t take(struct input *in)
 {
@@ -44,60 +38,6 @@ static const char *take_text(struct input *in)
         text[i] = (char)take(in);
     text[length] = '\0';
     return text;
-}
-
-// --- The page ---
-
-// Behind a label's closing quote, or NULL.
-static const char *label_end(const char *at)
-{
-    for (; *at != '"'; at++) {
-        if (*at == '\0' || *at == '\n')
-            return NULL;
-        if (*at == '\\' && (at++, *at != '\\' && *at != '"' && *at != 'n'))
-            return NULL;
-    }
-    return at + 1;
-}
-
-// Checks `{name="value",...}`; returns what is behind it.
-static const char *check_labels(const char *at)
-{
-    struct map names = MAP_INIT(100);
-    while (*at++ != '}') {
-        size_t length = strcspn(at, "=\n");
-        check(text_is_label_name((struct sv){at, length}) && at[length + 1] == '"');
-        void *before = NULL;
-        check(map_put(&names, (struct sv){at, length}, &names, &before) == 0 && !before);
-        at = label_end(at + length + 2);
-        check(at && (*at == ',' || *at == '}'));
-    }
-    map_deinit(&names);
-    return at;
-}
-
-static void check_page(const char *page, enum text_format format)
-{
-    check(sv_is_utf8(sv_from(page)));
-    struct map series = MAP_INIT(100000);
-    const char *at = page;
-    for (; *at && strncmp(at, "# EOF", 5) != 0; at = strchr(at, '\n') + 1) {
-        check(strchr(at, '\n') != NULL);
-        if (*at == '#') {
-            check(strncmp(at, "# HELP ", 7) == 0 || strncmp(at, "# TYPE ", 7) == 0);
-            continue;
-        }
-        size_t length = strcspn(at, "{ \n");
-        check(text_is_metric_name((struct sv){at, length}));
-        const char *end = at[length] == '{' ? check_labels(at + length) : at + length;
-        check(*end == ' ');
-        void *before = NULL;
-        check(map_put(&series, (struct sv){at, (size_t)(end - at)}, &series, &before) == 0 &&
-              !before);
-        check(end[1 + strspn(end + 1, "0123456789.-+e")] == '\n');
-    }
-    check(strcmp(at, format == TEXT_FORMAT_OPENMETRICS ? "# EOF\n" : "") == 0);
-    map_deinit(&series);
 }
 
 // --- Steps ---
@@ -156,7 +96,7 @@ static void show(struct fixture *f)
     if (f->holders.device_count > f->inventory.entity_count)
         f->holders.device_count = f->inventory.entity_count;
     for (int format = 0; format < TEXT_FORMAT_COUNT; format++)
-        check_page(fixture_page(f, (enum text_format)format), (enum text_format)format);
+        page_check(fixture_page(f, (enum text_format)format), (enum text_format)format);
 }
 
 static void play(struct fixture *f, struct input *in)
