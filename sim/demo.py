@@ -67,7 +67,7 @@ class Exporter:
         for line in self.process.stderr:
             sys.stderr.write(line)
             sys.stderr.flush()
-            found = re.search(r'"?msg"?[=:]"?listening"?.*?"?port"?[=:](\d+)', line)
+            found = re.search(r'(?:msg=listening |"msg":"listening",).*?"?port"?[=:](\d+)', line)
             if found:
                 self.port = int(found[1])
 

@@ -114,7 +114,9 @@ static int parse(int argc, char **argv, struct source_options *o)
 static void follow_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)signal(SIGINT, SIG_IGN); // a terminal's ^C is the exporter's to handle
+    // What a terminal or a service manager sends to all processes is the exporter's to handle.
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
 }
 

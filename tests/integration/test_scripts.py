@@ -89,6 +89,11 @@ def test_its_page_is_there_and_ctrl_c_ends_all_of_it(tmp_path):
         assert "Traceback" not in out.read_text()
 
 
+def test_the_demo_tells_its_own_port_beside_an_admin_address(tmp_path):
+    with demo(tmp_path, "--", f"--admin-address=unix:{tmp_path}/admin.sock", "--log-format", "json") as (_, _, url):
+        assert url.startswith("http://127.0.0.1:") and not url.endswith(":0")
+
+
 def test_sigterm_to_the_demo_alone_ends_all_of_it(tmp_path):
     with demo(tmp_path) as (process, out, _):
         below = children(process.pid)

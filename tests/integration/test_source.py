@@ -520,6 +520,18 @@ def test_a_crash_of_the_library_is_the_processs_own():
 
 
 @pytest.mark.faults
+def test_signals_to_the_whole_group_are_the_exporters_to_handle():
+    with source_on("post") as (_, source):
+        ready(source)
+        source.watch([155], QUICK)
+        for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            source.process.send_signal(signo)
+        source.sample()
+        source.sample()
+        assert source.process.poll() is None
+
+
+@pytest.mark.faults
 def test_it_ends_when_the_exporter_closes_the_socket():
     with source_on("post") as (_, source):
         ready(source)
