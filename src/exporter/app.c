@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -176,7 +177,7 @@ static int start_signals(struct app *a, struct error *err)
     for (size_t i = 0; i < APP_SIGNALS; i++) {
         int r = loop_signal_new(a->loop, signos[i], on_signal, a, &a->signals[i]);
         if (r < 0)
-            return error_set(err, r, "signal %d can't be watched: %s", signos[i], strerror(-r));
+            return error_set(err, r, "signal %d cannot be watched: %s", signos[i], strerror(-r));
     }
     return 0;
 }
@@ -223,7 +224,7 @@ static int find_own_path(char *out, size_t out_bytes, struct error *err)
     int r = -errno;
     const char *started_as = (const char *)getauxval(AT_EXECFN);
     if (!started_as || !strchr(started_as, '/'))
-        return error_set(err, r, "/proc/self/exe can't be read (%s): give --source-path",
+        return error_set(err, r, "/proc/self/exe cannot be read (%s): give --source-path",
                          strerror(-r));
     sv_copy(out, out_bytes, sv_from(started_as));
     return 0;
@@ -243,13 +244,10 @@ static int find_source(struct app *a, struct error *err)
         char *slash = strrchr(own, '/');
         if (slash)
             *slash = '\0';
-        struct buf path = BUF_INIT(sizeof(a->source_path));
-        buf_add_fmt(&path, "%s/podgpu-source", own);
-        sv_copy(a->source_path, sizeof(a->source_path), buf_sv(&path));
-        buf_deinit(&path);
+        (void)snprintf(a->source_path, sizeof(a->source_path), "%s/podgpu-source", own);
     }
     if (access(a->source_path, X_OK) < 0)
-        return error_set(err, -errno, "%s: the helper program can't be run: %s", a->source_path,
+        return error_set(err, -errno, "%s: the helper program cannot be run: %s", a->source_path,
                          strerror(errno));
     return 0;
 }
@@ -269,7 +267,7 @@ static int start_watching(struct app *a, struct error *err)
 {
     int r = reload_watch_new(a->loop, on_files_changed, a, &a->watch);
     if (r < 0)
-        return error_set(err, r, "files can't be watched: %s", strerror(-r));
+        return error_set(err, r, "files cannot be watched: %s", strerror(-r));
     reload_watch_set(a->watch, a->config->counters_file, a->config->config_file);
     r = loop_timer_new(a->loop, on_tick, a, &a->tick);
     if (r == 0)

@@ -6,11 +6,6 @@
 
 static const struct sv uuid_prefixes[] = {SV("MIG-GPU-"), SV("GPU-"), SV("MIG-")}; // longest first
 
-static struct sv skip(struct sv s, size_t bytes)
-{
-    return (struct sv){s.ptr + bytes, s.len - bytes};
-}
-
 static size_t uuid_prefix_len(struct sv id)
 {
     for (size_t i = 0; i < ARRAY_SIZE(uuid_prefixes); i++) {
@@ -70,7 +65,7 @@ static void key_start(struct attribute_key *k, char name_space)
 static bool key_add_uuid(struct attribute_key *k, struct sv uuid)
 {
     size_t prefix = uuid_prefix_len(uuid);
-    return key_add(k, sv_sub(uuid, 0, prefix)) && key_add_lower(k, skip(uuid, prefix));
+    return key_add(k, sv_sub(uuid, 0, prefix)) && key_add_lower(k, sv_sub(uuid, prefix, uuid.len));
 }
 
 bool attribute_key_uuid(struct sv uuid, struct attribute_key *out)
@@ -103,7 +98,7 @@ bool attribute_key_legacy(struct sv id, struct attribute_key *out)
     uint32_t gi_number, ci_number;
     if (!sv_starts_with(id, SV("MIG-GPU-")))
         return false;
-    rest = skip(rest, 4);
+    rest = sv_sub(rest, 4, rest.len);
     return sv_next(&rest, '/', &parent) && sv_next(&rest, '/', &gi) &&
            parse_number(gi, &gi_number) && parse_number(rest, &ci_number) &&
            attribute_key_parent_instance(parent, gi_number, out);
@@ -127,7 +122,7 @@ bool attribute_key_device_name(struct sv id, bool bare_number, struct attribute_
     bool named = sv_starts_with(id, SV("nvidia"));
     if (!named && !bare_number)
         return false;
-    struct sv rest = named ? skip(id, 6) : id;
+    struct sv rest = named ? sv_sub(id, 6, id.len) : id;
     struct sv number = rest;
     size_t slash = sv_find_char(rest, '/');
     uint32_t minor, gi;
@@ -139,8 +134,8 @@ bool attribute_key_device_name(struct sv id, bool bare_number, struct attribute_
         attribute_key_minor(minor, out);
         return true;
     }
-    rest = skip(rest, slash + 1);
-    if (!named || !sv_starts_with(rest, SV("gi")) || !parse_number(skip(rest, 2), &gi))
+    rest = sv_sub(rest, slash + 1, rest.len);
+    if (!named || !sv_starts_with(rest, SV("gi")) || !parse_number(sv_sub(rest, 2, rest.len), &gi))
         return false;
     attribute_key_minor_instance(minor, gi, out);
     return true;
@@ -164,7 +159,7 @@ struct sv attribute_replica(struct sv device_id)
     size_t at, separator;
     if (!find_replica(device_id, &at, &separator))
         return (struct sv){NULL, 0};
-    return skip(device_id, at + separator);
+    return sv_sub(device_id, at + separator, device_id.len);
 }
 
 struct sv attribute_strip_replica(struct sv device_id)
@@ -195,5 +190,5 @@ bool attribute_row_is_wanted(const struct attribute_options *o, struct sv resour
         return true;
     struct sv id = attribute_strip_replica(device_id);
     return attribute_key_legacy(id, &key) ||
-           (uuid_prefix_len(id) == 4 && is_uuid_text(skip(id, 4)));
+           (uuid_prefix_len(id) == 4 && is_uuid_text(sv_sub(id, 4, id.len)));
 }

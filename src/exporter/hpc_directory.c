@@ -156,7 +156,7 @@ static int add_file(struct hpc_jobs *jobs, int directory, const struct file *f)
     if (r == 0 || r == -ENOMEM)
         return r;
     if (r != -ENOENT)
-        log_warn("HPC job mapping file can't be read", LOG_STR("file", f->name), LOG_ERRNO(r),
+        log_warn("HPC job mapping file cannot be read", LOG_STR("file", f->name), LOG_ERRNO(r),
                  LOG_LIMIT(f->name));
     return 0;
 }
@@ -197,7 +197,7 @@ static bool replace(struct hpc *h, struct hpc_jobs *jobs)
 static bool lose_directory(struct hpc *h, int error)
 {
     if (h->logged_error != error)
-        log_error("HPC job mapping directory can't be read, there is no hpc_job label",
+        log_error("HPC job mapping directory cannot be read, there is no hpc_job label",
                   LOG_STR("path", h->directory), LOG_ERRNO(error));
     h->logged_error = error;
     free(TAKE_PTR(h->last.files));

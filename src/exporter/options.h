@@ -26,7 +26,7 @@ enum podgpu_families {
     PODGPU_FAMILIES_ALL,
 };
 
-// As given: one member a flag of the table in options.c. Strings are never NULL.
+// As given: one member a flag of the table in options_table.c. Strings are never NULL.
 struct exporter_flags {
     char *collectors, *address, *configmap_data, *remote_hostengine, *gpu_id_type, *devices,
         *switch_devices, *cpu_devices, *web_config_file, *dcgm_log_level, *log_format,

@@ -142,7 +142,7 @@ static void directory_use(struct reload_watch *w, const char *path)
     d->path = sv_dup(sv_from(path));
     int r = d->path ? loop_path_new(w->loop, path, on_event, w, &d->watch) : -ENOMEM;
     if (r < 0) {
-        log_warn("directory can't be watched, its files are polled", LOG_STR("directory", path),
+        log_warn("directory cannot be watched, its files are polled", LOG_STR("directory", path),
                  LOG_ERRNO(r), LOG_LIMIT(path));
         directory_clear(d);
         return;

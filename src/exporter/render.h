@@ -24,7 +24,8 @@ struct render_owners {
     } * jobs;
 };
 
-// Numbers about ourselves, filled by main from every room's stats. Times are CLOCK_MONOTONIC.
+// Numbers about ourselves, filled by the app (publish.c: attribution and page) from every room's
+// stats. Strings are borrowed.
 struct render_self {
     uint64_t started_wall_ns;
     const char *version, *revision;

@@ -445,7 +445,7 @@ int source_helper_new(struct loop *l, const char *path, char *const *argv,
     int r = spawn(l, h, path, argv);
     if (r < 0) {
         destroy(h);
-        return error_set(err, r, "%s can't be started: %s", path, strerror(-r));
+        return error_set(err, r, "%s cannot be started: %s", path, strerror(-r));
     }
     *out = h;
     return 0;

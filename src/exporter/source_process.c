@@ -261,7 +261,7 @@ static void start_or_wait(struct source_process *s)
     struct error err = ERROR_INIT;
     if (start(s, &err) == 0)
         return;
-    log_error("source process can't be started", LOG_STR("error", err.text), LOG_LIMIT(""));
+    log_error("source process cannot be started", LOG_STR("error", err.text), LOG_LIMIT(""));
     s->failures++;
     if (s->failures < 2)
         s->failures = 2; // never again at once

@@ -6,14 +6,14 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/sv.h"
 #include "io/loop.h"
 
 struct grpc_call_config {
+    // These three are copied.
     const char *socket_path;
     const char *method;       // "/v1.PodResourcesLister/List"
-    struct sv request;        // message bytes, copied
+    struct sv request;        // message bytes
     uint64_t deadline_ns;     // from now, for the whole call
     size_t max_message_bytes; // more ends the call with -EFBIG
     // Pieces of the one response message, in order, as they arrive. Non-zero (negative errno) ends
@@ -42,5 +42,5 @@ struct grpc_call;
 // 0 (done will come, never from inside this function), -ENOMEM.
 int must_use grpc_call_new(struct loop *l, const struct grpc_call_config *config,
                            struct grpc_call **out);
-void grpc_call_free(
-    struct grpc_call *c); // cancels if still under way; allowed inside done, not inside data
+// Cancels if still under way. Allowed inside done, not inside data.
+void grpc_call_free(struct grpc_call *c);

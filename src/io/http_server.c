@@ -436,7 +436,7 @@ int http_server_new(struct loop *l, const struct http_server_config *config,
     (void)signal(SIGPIPE, SIG_IGN);
     struct http_server *s = calloc(1, sizeof(*s));
     if (!s)
-        return error_set(e, -ENOMEM, "no memory for the HTTP server");
+        return error_set(e, -ENOMEM, "out of memory for the HTTP server");
     *e = ERROR_INIT;
     s->loop = l;
     s->config = (struct http_server_config){

@@ -66,7 +66,7 @@ static int fill(struct web_state *s, const char *path, struct web_file files[WEB
     if (r == 0 && s->config.header_count > 0)
         s->headers_id = ++loads;
     if (r == -ENOMEM)
-        error_set(err, r, "no memory for the web configuration");
+        error_set(err, r, "out of memory for the web configuration");
     return r;
 }
 
@@ -75,7 +75,7 @@ int web_state_load(const char *path, struct web_state **out, struct web_file fil
 {
     struct web_state *s = calloc(1, sizeof(*s));
     if (!s)
-        return error_set(err, -ENOMEM, "no memory for the web configuration");
+        return error_set(err, -ENOMEM, "out of memory for the web configuration");
     s->refs = 1;
     int r = path && *path ? fill(s, path, files, err) : 0;
     if (r < 0) {

@@ -366,7 +366,7 @@ int http_tls_new(const struct web_config *config, struct http_tls **out, struct 
     struct http_tls *t = calloc(1, sizeof(*t));
     int r = t ? fill(t, config, err) : -ENOMEM;
     if (r == -ENOMEM)
-        error_set(err, -ENOMEM, "no memory for the TLS settings");
+        error_set(err, -ENOMEM, "out of memory for the TLS settings");
     if (r < 0) {
         http_tls_free(t);
         return r;

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/num.h"
 
 #define POOL_THREADS "2"
-#define NS_PER_TICK UINT64_C(1000000) // libuv's timers count milliseconds
 
 struct loop {
     uv_loop_t uv;
@@ -131,7 +131,7 @@ static void timer_fired(uv_timer_t *h);
 
 static void timer_arm(struct loop_timer *t)
 {
-    uint64_t due_ms = t->due_ns / NS_PER_TICK + (t->due_ns % NS_PER_TICK != 0);
+    uint64_t due_ms = t->due_ns / NS_PER_MS + (t->due_ns % NS_PER_MS != 0);
     uv_update_time(&t->watch.loop->uv);
     uint64_t now_ms = uv_now(&t->watch.loop->uv);
     (void)uv_timer_start(&t->uv, timer_fired, due_ms > now_ms ? due_ms - now_ms : 0, 0);

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/error.h"
 #include "base/macros.h"
 
 struct loop;

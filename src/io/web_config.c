@@ -65,8 +65,6 @@ static int read_text(struct reading *r, const struct yaml_node *n, char **out)
         return 0;
     if (n->kind != YAML_SCALAR)
         return FAIL_AT(r, n, "%s: expected a text", n->key.ptr);
-    if (memchr(n->scalar.ptr, '\0', n->scalar.len))
-        return FAIL_AT(r, n, "%s: a NUL byte cannot stand here", n->key.ptr);
     *out = sv_dup(n->scalar);
     return *out ? 0 : -ENOMEM;
 }
@@ -568,7 +566,7 @@ int web_config_parse(struct sv text, const char *path, struct web_config *out, s
     erase_secrets(root);
     yaml_document_free(document);
     if (result == -ENOMEM)
-        error_set(err, -ENOMEM, "no memory for the web configuration");
+        error_set(err, -ENOMEM, "out of memory for the web configuration");
     if (result < 0) {
         web_config_deinit(&config);
         return result;

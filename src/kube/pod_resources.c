@@ -122,10 +122,10 @@ static void log_failure(struct pod_resources *p, int result, unsigned grpc_statu
         log_info("kubelet socket is not there, looking for it", LOG_STR("path", path),
                  LOG_LIMIT(path));
     else if (advice(result))
-        log_warn("kubelet can't be asked", LOG_STR("path", path), LOG_STR("reason", text),
+        log_warn("kubelet cannot be asked", LOG_STR("path", path), LOG_STR("reason", text),
                  LOG_STR("hint", advice(result)), LOG_LIMIT(text));
     else
-        log_warn("kubelet can't be asked", LOG_STR("path", path), LOG_STR("reason", text),
+        log_warn("kubelet cannot be asked", LOG_STR("path", path), LOG_STR("reason", text),
                  LOG_U64("grpc_status", grpc_status), LOG_LIMIT(text));
 }
 

@@ -512,7 +512,7 @@ def test_a_refused_permission_is_explained_once_and_not_retried_hotly(path):
             probe.wait(lambda p: "only uid 0 may connect" in p.log, what="hint")
             time.sleep(1)
             assert len(probe.polls) == 1
-            assert probe.log.count("kubelet can't be asked") == 1
+            assert probe.log.count("kubelet cannot be asked") == 1
 
 
 # --- Rules over time ---
@@ -591,7 +591,7 @@ def test_failures_back_off(path):
         for i, least in enumerate((0.2, 0.4, 0.8)):
             assert least * 0.95 <= times[i + 1] - times[i] <= least * 1.25 + 0.5 * SLOW
         probe.wait(lambda p: "shutting down" in p.log, what="log line")
-        assert probe.log.count("kubelet can't be asked") == 1
+        assert probe.log.count("kubelet cannot be asked") == 1
 
 
 def test_a_list_is_kept_over_failures_until_it_is_too_old(path):

@@ -477,7 +477,7 @@ static void a_program_that_is_not_there_is_an_error_at_start(void **state)
     assert_int_equal(source_process_new(f->loop, &config, &f->process, &err), -ENOENT);
     assert_null(f->process);
     assert_string_equal(err.text,
-                        "/no/such/podgpu-source can't be started: No such file or directory");
+                        "/no/such/podgpu-source cannot be started: No such file or directory");
 }
 
 // --- Protocol ---
@@ -743,7 +743,7 @@ static void at_most_two_helpers_exist_however_stuck(void **state)
     watch(f, 1, NS_PER_S);
     run_until(f, tracer_is_there, 1);
     if (f->down_count > 0) {
-        print_message("no ptrace here: a process that does not die can't be made\n");
+        print_message("no ptrace here: a process that does not die cannot be made\n");
         skip();
     }
     run_until(f, has_downs, 3);
