@@ -39,7 +39,7 @@ struct app {
     struct loop_timer *tick;
     struct loop_timer *soon;
     bool publish_waits; // for soon
-    uint64_t tick_ns; // the sampling period, but a second at most
+    uint64_t tick_ns;   // the sampling period, but a second at most
     struct loop_signal *signals[APP_SIGNALS];
 
     char source_path[4096];

@@ -80,8 +80,11 @@ int app_reload(struct app *a, const char *why, struct error *err)
         r = check_not_emptied(newest, config, err);
     if (r == 0) {
         r = app_watch(a, config);
-        if (r < 0)
+        if (r < 0) {
             (void)error_set(err, r, "out of memory");
+            if (app_watch(a, newest) < 0) // what is taken of the new one would starve the old one
+                log_error("out of memory while watching the old configuration again");
+        }
     }
     if (r < 0) {
         exporter_config_unref(config);

@@ -53,14 +53,21 @@ static int add_inline_counters(struct load *l)
     struct exporter_config *c = l->config;
     for (const struct yaml_node *n = l->yaml.fields->first; n; n = n->next) {
         size_t duplicates = c->counters.duplicates;
-        struct sv name = trimmed(n, "name");
-        int r = counters_add(&c->counters, name, trimmed(n, "prometheusType"), trimmed(n, "help"),
-                             c->config_file, n->line, l->err);
+        const struct counter_row row = {
+            .name = trimmed(n, "name"),
+            .type = trimmed(n, "prometheusType"),
+            .help = trimmed(n, "help"),
+            .file = c->config_file,
+            .line = n->line,
+            .type_line = n->line,
+            .help_line = n->line,
+        };
+        int r = counters_add(&c->counters, &row, l->err);
         if (r < 0)
             return r;
         if (c->counters.duplicates != duplicates)
             return error_set_at(l->err, -EINVAL, c->config_file, n->line, n->column,
-                                "the field '%.*s' stands here twice", SV_FMT(name));
+                                "the field '%.*s' stands here twice", SV_FMT(row.name));
     }
     counters_sort(&c->counters);
     return take_path(l, sv_from(c->config_file), c->counters_file, sizeof(c->counters_file));

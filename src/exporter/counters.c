@@ -166,13 +166,6 @@ static int check_field_count(const struct csv *c, const struct csv_record *r)
 // --- rows ---
 
 // A row as it was found; columns are 0 when it did not come from a CSV file.
-struct row {
-    struct sv name, type, help;
-    unsigned line;
-    unsigned name_column, type_line, type_column, help_line, help_column;
-    const char *file;
-};
-
 static const char *const type_texts[] = {
     [COUNTER_GAUGE] = "gauge",     [COUNTER_COUNTER] = "counter", [COUNTER_HISTOGRAM] = "histogram",
     [COUNTER_SUMMARY] = "summary", [COUNTER_LABEL] = "label",
@@ -184,7 +177,7 @@ static struct sv excerpt(struct sv s)
     return sv_sub(s, 0, 80);
 }
 
-static int unknown_name(const struct row *row, struct error *err)
+static int unknown_name(const struct counter_row *row, struct error *err)
 {
     const char *nearest = field_nearest_name(row->name);
     struct sv name = excerpt(row->name);
@@ -207,8 +200,8 @@ static int unknown_name(const struct row *row, struct error *err)
 
 // dcgm-exporter checks the type of DCGM's fields only: on its own counters (and the placeholder, id
 // 0) it echoes any.
-static int find_type(const struct row *row, const struct field_info *field, enum counter_type *out,
-                     struct error *err)
+static int find_type(const struct counter_row *row, const struct field_info *field,
+                     enum counter_type *out, struct error *err)
 {
     bool own = field->id >= FIELD_EXP_FIRST || field->id == 0;
     for (size_t i = 0; i < ARRAY_SIZE(type_texts); i++) {
@@ -229,7 +222,7 @@ static int find_type(const struct row *row, const struct field_info *field, enum
 
 // Text goes onto the page: what no scraper could read is refused here. A type stands on one line
 // unescaped.
-static int check_text(const struct row *row, struct error *err)
+static int check_text(const struct counter_row *row, struct error *err)
 {
     for (size_t i = 0; i < row->type.len; i++)
         if ((unsigned char)row->type.ptr[i] < 0x20)
@@ -264,7 +257,7 @@ static int append(struct counter_list *l, const struct counter *c)
     return 0;
 }
 
-static int add_row(struct counter_list *l, const struct row *row, struct error *err)
+int counters_add(struct counter_list *l, const struct counter_row *row, struct error *err)
 {
     const struct field_info *field = field_find_by_name(row->name);
     if (!field)
@@ -305,7 +298,7 @@ static int add_record(struct counter_list *l, const struct csv *c, const struct 
     int rc = check_field_count(c, r);
     if (rc < 0)
         return rc;
-    struct row row = {
+    struct counter_row row = {
         .name = field_text(r, 0),
         .type = field_text(r, 1),
         .help = field_text(r, 2),
@@ -317,7 +310,7 @@ static int add_record(struct counter_list *l, const struct csv *c, const struct 
         .help_column = r->fields[2].column,
         .file = c->file,
     };
-    return add_row(l, &row, c->err);
+    return counters_add(l, &row, c->err);
 }
 
 // --- the module ---
@@ -350,21 +343,6 @@ int counters_parse(struct sv text, const char *file, struct counter_list *out, s
     counters_sort(&list);
     *out = list;
     return 0;
-}
-
-int counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help,
-                 const char *file, unsigned line, struct error *err)
-{
-    struct row row = {
-        .name = sv_trim(name, " "),
-        .type = sv_trim(type, " "),
-        .help = sv_trim(help, " "),
-        .line = line,
-        .type_line = line,
-        .help_line = line,
-        .file = file,
-    };
-    return add_row(l, &row, err);
 }
 
 static int compare_counters(const void *a, const void *b)

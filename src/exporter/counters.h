@@ -38,7 +38,11 @@ void counter_list_deinit(struct counter_list *l);
 // nearest one; -ENOMEM; -E2BIG.
 int must_use counters_parse(struct sv text, const char *file, struct counter_list *out,
                             struct error *err);
-// Adds one row from another source (the YAML config), same rules; line is for messages.
-int must_use counters_add(struct counter_list *l, struct sv name, struct sv type, struct sv help,
-                          const char *file, unsigned line, struct error *err);
+// Adds one row from another source (the YAML config), same rules.
+struct counter_row {
+    struct sv name, type, help; // nothing is trimmed
+    const char *file;           // where it stands, for messages; lines and columns from 1
+    unsigned line, name_column, type_line, type_column, help_line, help_column;
+};
+int must_use counters_add(struct counter_list *l, const struct counter_row *row, struct error *err);
 void counters_sort(struct counter_list *l);

@@ -49,7 +49,7 @@ struct render_self {
     } http;
     uint64_t page_bytes, page_shut_readers;
     bool page_without_owners; // with them it would be over its ceiling
-    bool process_metrics; // --enable-exporter-metrics
+    bool process_metrics;     // --enable-exporter-metrics
     struct render_self_process {
         double cpu_seconds;
         uint64_t resident_bytes, virtual_bytes, open_fds, max_fds, start_wall_ns;

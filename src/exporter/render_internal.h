@@ -180,9 +180,13 @@ struct render_labels {
 int must_use render_labels_init(struct render_labels *l, const struct render_input *in);
 void render_labels_deinit(struct render_labels *l);
 // `{gpu="0",...} ` of a DCGM sample; *out_split is where err_code and err_msg go.
-void render_labels_add(const struct render_labels *l, const struct inventory_entity *entity,
-                       const struct inventory_entity *gpu, const struct render_owner *owner,
-                       const char *job, struct buf *out, uint32_t *out_split);
+struct render_subject {
+    const struct inventory_entity *entity, *gpu;
+    const struct render_owner *owner;
+    const char *job; // NULL: none
+};
+void render_labels_add(const struct render_labels *l, const struct render_subject *subject,
+                       struct buf *out, uint32_t *out_split);
 // `{gpu="0",UUID="...",hostname="..."[,GPU_I_ID="1"]` of podgpu's own device families, left open.
 void render_labels_add_device(const struct render_input *in, const struct inventory_entity *entity,
                               const struct inventory_entity *gpu, struct buf *out);

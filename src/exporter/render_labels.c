@@ -185,9 +185,10 @@ static void add_attributes(const struct attribute_label *labels, size_t count, s
             text_add_label(out, labels[i].name, labels[i].value);
 }
 
-// The names ascend in either spelling; err_code and err_msg stand between container and hpc_job.
-static void add_owner(const struct render_input *in, const struct render_owner *owner,
-                      const char *job, struct buf *out, size_t start, uint32_t *out_split)
+// The names ascend in either spelling; err_code and err_msg stand between container and hpc_job:
+// where, in out, is returned.
+static size_t add_owner(const struct render_input *in, const struct render_owner *owner,
+                        const char *job, struct buf *out)
 {
     const struct exporter_flags *flags = &in->config->options->flags;
     bool old = flags->use_old_namespace;
@@ -208,18 +209,18 @@ static void add_owner(const struct render_input *in, const struct render_owner *
         {"vgpu", owner->vgpu.len > 0 ? owner->vgpu : (struct sv){0}},
     };
     add_attributes(before, ARRAY_SIZE(before), out);
-    *out_split = (uint32_t)(out->len - start);
+    size_t split = out->len;
     add_attributes(names, ARRAY_SIZE(names), out);
+    return split;
 }
 
-void render_labels_add(const struct render_labels *l, const struct inventory_entity *entity,
-                       const struct inventory_entity *gpu, const struct render_owner *owner,
-                       const char *job, struct buf *out, uint32_t *out_split)
+void render_labels_add(const struct render_labels *l, const struct render_subject *subject,
+                       struct buf *out, uint32_t *out_split)
 {
     size_t start = out->len;
-    add_built_in(l->in, entity, gpu, out);
-    add_configured(l, entity, out);
-    add_owner(l->in, owner, job, out, start, out_split);
+    add_built_in(l->in, subject->entity, subject->gpu, out);
+    add_configured(l, subject->entity, out);
+    *out_split = (uint32_t)(add_owner(l->in, subject->owner, subject->job, out) - start);
     buf_add_str(out, "} ");
 }
 

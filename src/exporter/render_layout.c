@@ -128,8 +128,8 @@ static int add_sample(struct work *w, struct render_samples *list, size_t entity
         .gpu = e->info.parent,
         .labels.at = (uint32_t)l->text.len,
     };
-    render_labels_add(&w->labels, e, render_gpu_of(w->in->inventory, e), owner, job, &l->text,
-                      &s.split);
+    const struct render_subject subject = {e, render_gpu_of(w->in->inventory, e), owner, job};
+    render_labels_add(&w->labels, &subject, &l->text, &s.split);
     if (l->text.error)
         return l->text.error;
     s.labels.bytes = (uint32_t)l->text.len - s.labels.at;

@@ -404,7 +404,7 @@ static int make_page(struct source_helper *h, int *out_fd)
     return 0;
 }
 
-static int spawn(struct loop *l, struct source_helper *h, const char *path, char *const *argv)
+static int spawn(struct loop *l, struct source_helper *h, char *const *argv)
 {
     cleanup(fd_closep) int page_fd = -1;
     int r = make_page(h, &page_fd);
@@ -421,7 +421,7 @@ static int spawn(struct loop *l, struct source_helper *h, const char *path, char
     // What a vendor library prints goes where our log goes.
     const int fds[] = {-1, STDERR_FILENO, STDERR_FILENO, theirs, page_fd};
     const struct loop_process_config config = {
-        .path = path,
+        .path = argv[0],
         .argv = argv,
         .fds = fds,
         .fd_count = ARRAY_SIZE(fds),
@@ -429,23 +429,22 @@ static int spawn(struct loop *l, struct source_helper *h, const char *path, char
     return loop_process_new(l, &config, on_ended, h, &h->process);
 }
 
-int source_helper_new(struct loop *l, const char *path, char *const *argv,
-                      const struct source_helper_events *events, void *user,
+int source_helper_new(struct loop *l, const struct source_helper_config *config,
                       struct source_helper **out, struct error *err)
 {
     struct source_helper *h = calloc(1, sizeof(*h));
     if (!h)
         return error_set(err, -ENOMEM, "out of memory");
-    h->events = events;
-    h->user = user;
+    h->events = config->events;
+    h->user = config->user;
     h->fd = -1;
     h->out = h->next = BUF_INIT(LIMIT_FRAME_BYTES);
     h->started_ns = clock_mono_ns();
     frame_reader_init(&h->reader);
-    int r = spawn(l, h, path, argv);
+    int r = spawn(l, h, config->argv);
     if (r < 0) {
         destroy(h);
-        return error_set(err, r, "%s cannot be started: %s", path, strerror(-r));
+        return error_set(err, r, "%s cannot be started: %s", config->argv[0], strerror(-r));
     }
     *out = h;
     return 0;

@@ -19,10 +19,14 @@ struct source_helper_events {
     void (*ended)(void *user, int exit_status, int term_signal);
 };
 
+struct source_helper_config {
+    char *const *argv; // [0]: the program's path
+    const struct source_helper_events *events;
+    void *user;
+};
 // The helper may be killed and freed from inside every event.
 // 0; negative errno with *err.
-int must_use source_helper_new(struct loop *l, const char *path, char *const *argv,
-                               const struct source_helper_events *events, void *user,
+int must_use source_helper_new(struct loop *l, const struct source_helper_config *config,
                                struct source_helper **out, struct error *err);
 // An encoded WATCH frame. One that is still waiting unsent is replaced. 0, -ENOMEM (the one before
 // stays).

@@ -206,8 +206,8 @@ static int spawn(struct source_process *s, uint32_t probed, struct slot **out, s
     struct source_argv argv;
     source_blame_expire(&s->blame, clock_mono_ns());
     source_argv_set(&argv, &program, probed);
-    int r = source_helper_new(s->loop, s->config.path, argv.words, &helper_events, slot,
-                              &slot->helper, err);
+    const struct source_helper_config config = {argv.words, &helper_events, slot};
+    int r = source_helper_new(s->loop, &config, &slot->helper, err);
     if (r < 0)
         return r;
     slot->probed = probed;

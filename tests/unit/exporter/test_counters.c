@@ -14,6 +14,21 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
+static int add(struct counter_list *l, const char *name, const char *type, const char *help,
+               unsigned line, struct error *err)
+{
+    const struct counter_row row = {
+        .name = sv_from(name),
+        .type = sv_from(type),
+        .help = sv_from(help),
+        .file = "c.yaml",
+        .line = line,
+        .type_line = line,
+        .help_line = line,
+    };
+    return counters_add(l, &row, err);
+}
+
 static struct counter_list parsed(const char *text, size_t len)
 {
     struct counter_list list = {0};
@@ -190,9 +205,7 @@ static void each_type_is_known(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct counter_list l = {0};
         struct error err = ERROR_INIT;
-        assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), sv_from(cases[i].text),
-                                      SV("h"), "c.yaml", 4, &err),
-                         0);
+        assert_int_equal(add(&l, "DCGM_FI_DEV_GPU_TEMP", cases[i].text, "h", 4, &err), 0);
         assert_int_equal(l.rows[0].type, cases[i].type);
         assert_string_equal(l.rows[0].type_text, cases[i].text);
         counter_list_deinit(&l);
@@ -267,21 +280,15 @@ static void rows_from_elsewhere_follow_the_same_rules(void **state)
     (void)state;
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
-    assert_int_equal(counters_add(&l, SV("DCGM_FI_DEV_FB_USED"), SV(" gauge "), SV(" a, \"b\" "),
-                                  "c.yaml", 9, &err),
-                     0);
-    assert_int_equal(
-        counters_add(&l, SV("DCGM_FI_DEV_GPU_TEMP"), SV("gauge"), SV("c"), "c.yaml", 11, &err), 0);
-    assert_int_equal(counters_add(&l, SV("dcgm_fb_used"), SV("gauge"), SV("c"), "c.yaml", 12, &err),
-                     0);
+    assert_int_equal(add(&l, "DCGM_FI_DEV_FB_USED", "gauge", "a, \"b\"", 9, &err), 0);
+    assert_int_equal(add(&l, "DCGM_FI_DEV_GPU_TEMP", "gauge", "c", 11, &err), 0);
+    assert_int_equal(add(&l, "dcgm_fb_used", "gauge", "c", 12, &err), 0);
     assert_int_equal(l.duplicates, 1);
     assert_string_equal(l.rows[0].help, "a, \"b\"");
     assert_int_equal(l.rows[0].line, 9);
     counters_sort(&l);
     assert_int_equal(l.rows[0].field->id, 150);
-    assert_int_equal(
-        counters_add(&l, SV("DCGM_FI_DEV_FB_USD"), SV("gauge"), SV(""), "c.yaml", 13, &err),
-        -EINVAL);
+    assert_int_equal(add(&l, "DCGM_FI_DEV_FB_USD", "gauge", "", 13, &err), -EINVAL);
     assert_int_equal(err.line, 13);
     assert_int_equal(err.column, 0);
     assert_string_equal(err.file, "c.yaml");

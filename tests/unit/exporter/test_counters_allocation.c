@@ -34,7 +34,8 @@ static void add_counter(void)
 {
     struct counter_list l = {0};
     struct error err = ERROR_INIT;
-    int rc = counters_add(&l, SV("dcgm_gpu_temp"), SV("gauge"), SV("a"), "c.yaml", 1, &err);
+    const struct counter_row row = {SV("dcgm_gpu_temp"), SV("gauge"), SV("a"), "c.yaml", 1};
+    int rc = counters_add(&l, &row, &err);
     assert_int_equal(rc, allocation_failed ? -ENOMEM : 0);
     assert_int_equal(l.count, !allocation_failed);
     counter_list_deinit(&l);
