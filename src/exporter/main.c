@@ -85,6 +85,7 @@ int main(int argc, char **argv)
     struct error err = ERROR_INIT;
     struct exporter_options options = {0};
     process_set_up();
+    (void)signal(SIGHUP, SIG_IGN); // before there is something to reload
     int r = exporter_options_parse(argc, argv, environ, &options, &err);
     int status = 0;
     if (r == OPTION_OUTCOME_HELP)
