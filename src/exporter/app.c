@@ -55,6 +55,8 @@ void app_publish(struct app *a)
     int r = publisher_publish(a->publisher, a->config, &a->inventory, &self, now_ns);
     if (r < 0)
         log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
+    else
+        a->samples_published = a->samples_published || a->inventory.samples > 0;
     if (self.page_without_owners)
         log_warn("page is too large with its owners, they are left out", LOG_LIMIT("page"));
     a->published_ns = now_ns;

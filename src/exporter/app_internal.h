@@ -45,7 +45,8 @@ struct app {
     char source_path[4096];
     uint64_t started_ns, started_wall_ns;
     uint64_t published_ns;
-    bool held; // first device page waits for the kubelet's first answer
+    bool samples_published; // there has been a page with samples
+    bool held;              // first device page waits for the kubelet's first answer
     uint64_t reloads, reload_failures, config_ok_wall_ns;
     bool config_ok;
     uint64_t reasons_layout; // inventory layout for which missing fields were logged last

@@ -87,7 +87,7 @@ static void source_condition(const struct app *a, struct ready_condition *c)
 {
     const struct frame_state *s = &a->inventory.state;
     bool nothing = s->code == FRAME_STATE_READY && a->watched_fields == 0;
-    bool sampled = a->inventory.samples > 0 || nothing;
+    bool sampled = a->samples_published || nothing;
     bool known_absent =
         a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
     struct source_process_stats stats;

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import ROOT, SLOW, Exporter, exporter_on, run_to_end, wait_until
+from harness import ROOT, SLOW, Exporter, exporter_at, exporter_on, run_to_end, wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -79,6 +79,17 @@ def test_a_lost_gpu_is_down_with_its_evidence_and_the_others_go_on():
         page = exporter.page_when(lambda p: up(p).get(1) == "1" and gpus_with(p, UTIL) == [0, 1, 2, 3], 90,
                                   "gpu 1 is back")
         assert page.value("podgpu_gpu_xid_errors_total", UUID=uuid, xid="79") == 1
+
+
+def test_who_is_ready_shows_its_devices():
+    import run_node
+    with run_node.SimNode("demo") as node:
+        for _ in range(8):
+            with exporter_at(node) as exporter:
+                deadline = time.monotonic() + 10 * SLOW
+                while exporter.get("/readyz")[0] != 200:
+                    assert time.monotonic() < deadline
+                assert len(exporter.page().samples(UTIL)) == 4
 
 
 def test_a_call_that_hangs_costs_one_gpu_and_no_scrape():
