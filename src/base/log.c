@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -161,17 +160,6 @@ static void put_text(struct line *l, struct sv s)
     put_str(l, cut ? "...\"" : "\"");
 }
 
-static void put_f64(struct line *l, double v)
-{
-    char text[40];
-    (void)snprintf(text, sizeof(text), "%.9g", v);
-    // JSON has no word for these.
-    if (!isfinite(v) && format_now == LOG_FORMAT_JSON)
-        put_text(l, sv_from(text));
-    else
-        put_str(l, text);
-}
-
 static void put_errno(struct line *l, int64_t code)
 {
     char text[128];
@@ -193,9 +181,6 @@ static void put_value(struct line *l, const struct log_field *f)
         break;
     case LOG_KIND_U64:
         put_u64(l, f->value.u64);
-        break;
-    case LOG_KIND_F64:
-        put_f64(l, f->value.f64);
         break;
     case LOG_KIND_BOOL:
         put_str(l, f->value.boolean ? "true" : "false");

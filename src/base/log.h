@@ -31,7 +31,6 @@ enum log_kind {
     LOG_KIND_SV,
     LOG_KIND_I64,
     LOG_KIND_U64,
-    LOG_KIND_F64,
     LOG_KIND_BOOL,
     LOG_KIND_ERRNO, // takes an errno of either sign, prints its text
     LOG_KIND_LIMIT, // not printed: the repeat key
@@ -45,7 +44,6 @@ struct log_field {
         struct sv sv;
         int64_t i64;
         uint64_t u64;
-        double f64;
         bool boolean;
     } value;
 };
@@ -54,7 +52,6 @@ struct log_field {
 #define LOG_SV(k, v) ((struct log_field){LOG_KIND_SV, (k), {.sv = (v)}})
 #define LOG_I64(k, v) ((struct log_field){LOG_KIND_I64, (k), {.i64 = (v)}})
 #define LOG_U64(k, v) ((struct log_field){LOG_KIND_U64, (k), {.u64 = (v)}})
-#define LOG_F64(k, v) ((struct log_field){LOG_KIND_F64, (k), {.f64 = (v)}})
 #define LOG_BOOL(k, v) ((struct log_field){LOG_KIND_BOOL, (k), {.boolean = (v)}})
 #define LOG_ERRNO(v) ((struct log_field){LOG_KIND_ERRNO, "error", {.i64 = (v)}})
 #define LOG_LIMIT(key) ((struct log_field){LOG_KIND_LIMIT, NULL, {.str = (key)}})
