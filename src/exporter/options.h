@@ -45,7 +45,7 @@ struct exporter_flags {
         health_require_gpus;
     // "given at all" marks where that matters
     bool collect_interval_given, collectors_given, configmap_data_given, remote_hostengine_given,
-        config_file_given, exporter_metrics_given;
+        exporter_metrics_given;
 };
 
 // A shorter --collect-interval is raised to this: the drivers' own sampling is no faster.

@@ -64,11 +64,10 @@ static const struct option_row rows[] = {
     TEXT_MARKED("collectors", "f", "DCGM_EXPORTER_COLLECTORS", collectors, collectors_given,
                 "/etc/dcgm-exporter/default-counters.csv", WHAT,
                 "Counters file: one line a field, its Prometheus type and its help text."),
-    TEXT_MARKED("config-file", NULL, "DCGM_EXPORTER_CONFIG_FILE", config_file, config_file_given,
-                "", WHAT,
-                "YAML file with metrics and collection periods, version 1 or 2. Flags and "
-                "variables that are given "
-                "override it."),
+    TEXT("config-file", NULL, "DCGM_EXPORTER_CONFIG_FILE", config_file, "", WHAT,
+         "YAML file with metrics and collection periods, version 1 or 2. Flags and "
+         "variables that are given "
+         "override it."),
     {"collect-interval", "c", "DCGM_EXPORTER_INTERVAL", OPTION_INT, AT(collect_interval_ms),
      AT(collect_interval_given), "1000", 1, 86400000, WHAT,
      "Milliseconds between two samples. Less than 100 counts as 100; slowly changing fields are "
