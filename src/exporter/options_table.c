@@ -65,9 +65,8 @@ static const struct option_row rows[] = {
                 "/etc/dcgm-exporter/default-counters.csv", WHAT,
                 "Counters file: one line a field, its Prometheus type and its help text."),
     TEXT("config-file", NULL, "DCGM_EXPORTER_CONFIG_FILE", config_file, "", WHAT,
-         "YAML file with metrics and collection periods, version 1 or 2. Flags and "
-         "variables that are given "
-         "override it."),
+         "YAML file with metrics and collection periods, version 1 or 2. Flags and variables that "
+         "are given override it."),
     {"collect-interval", "c", "DCGM_EXPORTER_INTERVAL", OPTION_INT, AT(collect_interval_ms),
      AT(collect_interval_given), "1000", 1, 86400000, WHAT,
      "Milliseconds between two samples. Less than 100 counts as 100; slowly changing fields are "
@@ -75,8 +74,7 @@ static const struct option_row rows[] = {
      false},
     TEXT("devices", "d", "DCGM_EXPORTER_DEVICES_STR", devices, "f", WHAT,
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
-         "i[:LIST] (GPU "
-         "instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
+         "i[:LIST] (GPU instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
     TEXT(
         "podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
         "podgpu's own families beside the DCGM_* ones: none or core; all is core in this version."),
@@ -120,8 +118,7 @@ static const struct option_row rows[] = {
     SWITCH("empty-owner-labels", NULL, "PODGPU_EXPORTER_EMPTY_OWNER_LABELS", empty_owner_labels,
            KUBERNETES,
            "Empty pod, namespace and container labels on devices without a single owner, so that "
-           "honor_labels keeps "
-           "a scraper's own ones away."),
+           "honor_labels keeps a scraper's own ones away."),
 
     TEXT("address", "a", "DCGM_EXPORTER_LISTEN", address, ":9400", HTTP,
          "Where to listen: HOST:PORT, :PORT, [IPv6]:PORT or unix:/PATH."),

@@ -151,8 +151,7 @@ static enum frame_state_code code_of_init(nvmlReturn_t result, const char **text
         return FRAME_STATE_NO_PERMISSION;
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         *text = "NVML library and kernel driver differ in version: the driver was upgraded and is "
-                "not loaded yet, "
-                "or this container has an older library";
+                "not loaded yet, or this container has an older library";
         return FRAME_STATE_MISMATCH;
     default:
         *text = "NVML does not start, or does not count the GPUs; often there are no device files, "
