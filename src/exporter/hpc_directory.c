@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How it works. A refresh lists the directory and takes each file's stamp (base/file.h). Only when
-// one differs from the last time are the files read,
-// into a new set of jobs that replaces the old one if it is another. A file written twice within
-// the resolution of its timestamps could go unnoticed, so files changed less than SETTLED_NS ago
-// are not taken as known and are read again at the next refresh.
+// one differs from the last time are the files read, into a new set of jobs that replaces the old
+// one if it is another. A file written twice within the resolution of its timestamps could go
+// unnoticed, so files changed less than SETTLED_NS ago are not taken as known and are read again at
+// the next refresh.
 #include "exporter/hpc.h"
 
 #include <dirent.h>

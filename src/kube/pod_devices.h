@@ -16,8 +16,8 @@
 #define ROW_ID 16u
 #define ROW_ALL 31u
 
-uint64_t row_hash(const struct pod_device *row,
-                  unsigned columns); // seeded, the same all the process's life
+// Seeded, the same all the process's life.
+uint64_t row_hash(const struct pod_device *row, unsigned columns);
 bool row_equals(const struct pod_device *a, const struct pod_device *b, unsigned columns);
 
 // Finds rows of an array by some of their columns. Holds row numbers, so the array may move and
@@ -57,9 +57,8 @@ bool pod_devices_same_set(struct pod_devices *a, struct pod_devices *b);
 // were first seen: those whose rows were all in previous keep their place, the others follow by
 // (namespace, pod); rows of a pod stay in wire order. So the last holder of a device is the one
 // that came last, whatever order the kubelet lists in (it walks a hash table), and .since tells
-// whether it came later than another. With keep_vanished,
-// rows of previous that fresh lacks are kept, unless their container or their device id has rows in
-// fresh: then the container was made again, or the device went on to another. *out_kept says how
-// many. 0, -ENOMEM.
+// whether it came later than another. With keep_vanished, rows of previous that fresh lacks are
+// kept, unless their container or their device id has rows in fresh: then the container was made
+// again, or the device went on to another. *out_kept says how many. 0, -ENOMEM.
 int must_use pod_devices_follow(struct pod_devices *fresh, struct pod_devices *previous,
                                 bool keep_vanished, size_t *out_kept);

@@ -46,8 +46,7 @@ void text_add_double(struct buf *out, double v); // shortest text, num_print_dou
 void text_add_fixed(struct buf *out, uint64_t units, unsigned decimals);
 
 // A label or metric name from foreign text: each byte outside [a-zA-Z0-9_] becomes '_' (and a
-// leading digit gets
-// '_' before it).
+// leading digit gets '_' before it).
 void text_add_sanitised_name(struct buf *out, struct sv raw);
 bool text_is_metric_name(struct sv s); // [a-zA-Z_:][a-zA-Z0-9_:]*
 bool text_is_label_name(struct sv s);  // [a-zA-Z_][a-zA-Z0-9_]*
