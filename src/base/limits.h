@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every ceiling of the tree in one place, each with its reason.
+// Ceilings on what comes from outside, each with its reason. What one file's own arrays hold stands
+// there.
 #pragma once
 
 // Configuration files: a stock counters file is 10 KB; 1 MiB is a hundred times more.
 #define LIMIT_CONFIG_FILE_BYTES (1u << 20)
 #define LIMIT_CONFIG_DEPTH 64 // YAML nesting; libyaml is quadratic beyond
-#define LIMIT_CONFIG_NODES                                                                         \
-    (1u << 17) // YAML values, aliases counted as what they stand for: 100 B each
+// YAML values, aliases counted as what they stand for: 100 B each.
+#define LIMIT_CONFIG_NODES (1u << 17)
 #define LIMIT_CONFIG_ANCHORS 1024
 #define LIMIT_CONFIG_TREE_BYTES (32u << 20) // twice what that many values and a file's text take
-#define LIMIT_CONFIG_GROUPS                                                                        \
-    256 // watch groups or collections of a configuration file: each has its own period
+// Watch groups or collections of a configuration file: each has its own period.
+#define LIMIT_CONFIG_GROUPS 256
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
 #define LIMIT_COUNTER_LINE_BYTES 4096
 
@@ -32,14 +33,14 @@
 // kubelet answers: 5.8 MB seen in the field (docs/compat.md); a pod's own message is far smaller.
 #define LIMIT_POD_RESOURCES_BYTES (64u << 20)
 #define LIMIT_POD_RESOURCES_POD_BYTES (4u << 20)
-#define LIMIT_POD_RESOURCES_DECODED_BYTES                                                          \
-    (32u << 20)                        // of one pod: 3 times its bytes for 8,000 devices
+// Of one pod: 3 times its bytes for 8,000 devices.
+#define LIMIT_POD_RESOURCES_DECODED_BYTES (32u << 20)
 #define LIMIT_POD_DEVICES 65536        // (pod, container, device) rows kept of a node
 #define LIMIT_POD_DEVICE_ID_BYTES 1024 // the longest known form has 60
-#define LIMIT_POD_DEVICES_STRING_BYTES                                                             \
-    (16u << 20) // names and ids of those rows: 45 bytes each in practice
-#define LIMIT_GRPC_HEADER_BYTES                                                                    \
-    (64u << 10) // of an answer, head and trailers; a message text is the longest of them
+// Names and ids of those rows: 45 bytes each in practice.
+#define LIMIT_POD_DEVICES_STRING_BYTES (16u << 20)
+// Of an answer, head and trailers; a message text is the longest of them.
+#define LIMIT_GRPC_HEADER_BYTES (64u << 10)
 #define LIMIT_GRPC_REQUEST_BYTES (64u << 10) // the kubelet's requests are empty or two names
 #define LIMIT_LABEL_VALUE_BYTES (64u << 10)  // longer label values are cut at a character boundary
 
@@ -54,8 +55,8 @@
 #define LIMIT_PAGE_BYTES (32u << 20)
 #define LIMIT_PAGES_LIVE 3
 #define LIMIT_ENTITY_COPIES 1024 // holders x jobs of one device: a node runs 250 pods at most
-#define LIMIT_PAGE_SAMPLES                                                                         \
-    (1u << 20) // families x samples: shorter lines than 32 bytes there are not
+// Families x samples: shorter lines than 32 bytes there are not.
+#define LIMIT_PAGE_SAMPLES (1u << 20)
 
 // Descriptors: what the HTTP connections leave is for the loop, the helpers (4 each, 6 more while
 // one starts), the kubelet, the files of a reload and the admin socket.
@@ -72,8 +73,8 @@
 #define LIMIT_HTTP_SWEEP_MS 250
 #define LIMIT_HTTP_SWEEP_IDLE_MS 1000 // all connections idle: they have 90 s
 #define LIMIT_HTTP_SEND_MS 30000 // one answer: no scrape timeout is longer, and 2.5 MB need 85 KB/s
-#define LIMIT_HTTP_SEND_BUFFER_BYTES                                                               \
-    (128u << 10) // kernel memory of a stalled reader; takes the 73 KB page in one call
+// Kernel memory of a stalled reader; takes the 73 KB page in one call.
+#define LIMIT_HTTP_SEND_BUFFER_BYTES (128u << 10)
 #define LIMIT_HTTP_LISTENERS 8                 // sockets handed over by systemd
 #define LIMIT_HTTP_GZIP_LEAST_BYTES (1u << 10) // below, gzip saves no packet
 #define LIMIT_HTTP_GZIP_LOOP_BYTES (1u << 20)  // 1 ms at level 1; larger bodies go to the pool
