@@ -13,8 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #define SOURCE_BLAME_MAX 32
-#define SOURCE_BLAME_NS (3600 * UINT64_C(1000000000))
+#define SOURCE_BLAME_NS (3600 * NS_PER_S)
 #define SOURCE_BLAME_TEXT 80 // "nvmlDeviceGetTemperature@3" and its end
 
 struct source_blame {

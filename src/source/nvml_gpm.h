@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "source/nvml_library.h"
 
-#define NVML_GPM_LEAST_NS (100 * UINT64_C(1000000)) // the driver wants this between two samples
-#define NVML_GPM_WANTED_MAX 128                     // metrics in one reading: the catalogue has 101
+#define NVML_GPM_LEAST_NS (100 * NS_PER_MS) // the driver wants this between two samples
+#define NVML_GPM_WANTED_MAX 128             // metrics in one reading: the catalogue has 101
 
 // Zeroed: nothing sampled yet.
 struct nvml_gpm {

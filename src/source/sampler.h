@@ -11,16 +11,17 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "source/nvml_devices.h"
 #include "source/nvml_field_values.h"
 #include "source/nvml_fields.h"
 #include "source/xid_board.h"
 
 #define SAMPLER_NO_VALUE UINT16_MAX
-#define SAMPLER_SLICE_NS (250 * UINT64_C(1000000)) // of a pass, for one GPU
-#define SAMPLER_ASKED_LEAST 3 // calls that must fail before a GPU is held not to answer
-#define SAMPLER_AGAIN_NS (60 * UINT64_C(1000000000)) // for what is final but was there before
-#define SAMPLER_AGAIN_ALL_NS (600 * UINT64_C(1000000000)) // for all that is final
+#define SAMPLER_SLICE_NS (250 * NS_PER_MS) // of a pass, for one GPU
+#define SAMPLER_ASKED_LEAST 3            // calls that must fail before a GPU is held not to answer
+#define SAMPLER_AGAIN_NS (60 * NS_PER_S) // for what is final but was there before
+#define SAMPLER_AGAIN_ALL_NS (600 * NS_PER_S) // for all that is final
 
 struct sampler_row {                  // a watched field
     const struct nvml_recipe *recipe; // NULL: NVML has no such number
@@ -46,9 +47,9 @@ struct sampler_place { // in a class
     uint8_t stage;
 };
 
-struct sampler_progress {   // of a GPU with its instances, in the GPU's place
-    uint8_t pending;        // bit per class that is under way
-    uint8_t turn;           // of calls
+struct sampler_progress {     // of a GPU with its instances, in the GPU's place
+    uint8_t pending;          // bit per class that is under way
+    uint8_t turn;             // of calls
     uint16_t asked, answered; // calls since the fast class began
     struct sampler_place at[FIELD_CLASS_COUNT];
 };
@@ -75,7 +76,7 @@ struct sampler {
     struct sampler_row *rows; // owned; by class, then getter, then argument
     uint32_t row_count;
     struct sampler_class classes[FIELD_CLASS_COUNT];
-    struct sampler_state *states; // owned; entity by entity, row by row
+    struct sampler_state *states;      // owned; entity by entity, row by row
     struct sampler_progress *progress; // owned; by entity
     uint32_t state_entities;
     bool unfinished; // a GPU is in the middle of a class
@@ -97,7 +98,7 @@ static inline struct sampler_state *sampler_state_at(const struct sampler *s, ui
     return &s->states[(size_t)entity * s->row_count + row];
 }
 
-// sampler_plan.c
+// --- sampler_plan.c ---
 void sampler_init(struct sampler *s);
 void sampler_deinit(struct sampler *s);
 // A new watch: everything is due at once. 0 or -ENOMEM.
@@ -116,8 +117,9 @@ uint64_t sampler_class_due_ns(const struct sampler *s); // the same, of a class
 // Bits of the classes due, perhaps 0. Classes come back at multiples of their period on
 // CLOCK_MONOTONIC.
 unsigned sampler_take_due(struct sampler *s, uint64_t now_ns);
-// sampler.c Reads the classes, and goes on with what is unfinished. Afterwards sampler_frame makes
-// the SAMPLE frame of it.
+// --- sampler.c ---
+// Reads the classes, and goes on with what is unfinished. Afterwards sampler_frame makes the SAMPLE
+// frame of it.
 void sampler_pass(struct sampler *s, unsigned classes);
 // The frame of the last pass, borrowed until the next; without entities it is an empty one.
 const struct buf *sampler_frame(struct sampler *s, unsigned classes, uint64_t started_ns,

@@ -10,13 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/buf.h"
 #include "source/nvml_devices.h"
 #include "source/output.h"
 #include "source/xid_pairs.h"
 
 #define XID_BOARD_PENDING 64
-#define XID_BOARD_FLUSH_NS (50 * UINT64_C(1000000)) // between two frames of lines
+#define XID_BOARD_FLUSH_NS (50 * NS_PER_MS) // between two frames of lines
 
 struct xid_row { // of an entity, in its order
     uint64_t bus_key;

@@ -13,9 +13,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define XID_PAIR_NS (1200 * UINT64_C(1000000)) // NVML events are fetched once a second
-#define XID_GROUP_NS (100 * UINT64_C(1000000)) // lines this close are one group
-#define XID_PAIRS_MAX 256                      // groups of each kind
+#include "base/clock.h"
+
+#define XID_PAIR_NS (1200 * NS_PER_MS) // NVML events are fetched once a second
+#define XID_GROUP_NS (100 * NS_PER_MS) // lines this close are one group
+#define XID_PAIRS_MAX 256              // groups of each kind
 
 struct xid_sighting {
     uint64_t bus_key; // as kmsg_bus_key_parse makes it
