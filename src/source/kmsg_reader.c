@@ -34,8 +34,8 @@ static void take_record(struct kmsg_reader *k, struct sv line)
 {
     struct kmsg_stamp stamp;
     if (kmsg_stamp_parse(line, &stamp)) {
-        if (stamp.seq <= k->seq)
-            return; // told by the helper before
+        if (stamp.seq <= k->after)
+            return;
         k->seq = stamp.seq;
     }
     stop_if_gone(xid_board_line(k->board, line));
@@ -177,7 +177,12 @@ int kmsg_reader_start(struct kmsg_reader *k, const struct kmsg_options *options,
                       struct xid_board *board)
 {
     *k = (struct kmsg_reader){
-        .board = board, .told_seq = options->told_seq, .seq = options->after, .fd = -1};
+        .board = board,
+        .told_seq = options->told_seq,
+        .after = options->after,
+        .seq = options->after,
+        .fd = -1,
+    };
     if (!options->path || !*options->path)
         return 0;
     int rc = open_log(k, options->path, options->after == 0);

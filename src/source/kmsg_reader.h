@@ -12,6 +12,7 @@
 struct kmsg_reader {
     struct xid_board *board;
     uint64_t *told_seq; // in the call page
+    uint64_t after;     // what is up to this number was told by the helper before
     uint64_t seq;       // of the record read last
     int fd;             // -1: not followed
     bool is_device;     // one record a read, else lines
