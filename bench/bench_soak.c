@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sample costs the exporter, and whether its memory stays flat: bench_soak SAMPLES GPUS
-// INSTANCES COUNTERS-FILE. One second of virtual time a sample. Frames go through the reader into
-// the inventory, a page is published, every fifteenth is compressed as if it had been scraped. In
-// each thousand samples the node lives through what nodes live through: pods come and go, a GPU is
-// lost and returns, XIDs happen, the counters file changes. Prints the bytes of heap in use after
-// each thousand, and at the end the median nanoseconds of each step.
+// What a sample costs the exporter, and whether its memory stays flat:
+//   bench_soak SAMPLES GPUS INSTANCES FLAG-OF-THE-EXPORTER...
+// One second of virtual time a sample. Frames go through the reader into the inventory, a page is
+// published, every fifteenth is compressed as if it had been scraped. In each thousand samples the
+// node lives through what nodes live through: pods come and go, a GPU is lost and returns, XIDs
+// happen, the counters file changes. Prints the bytes of heap in use after each thousand, and at
+// the end the median nanoseconds of each step.
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +123,8 @@ static struct frame_record record_of(uint64_t round, uint32_t entity,
                                      const struct field_info *field)
 {
     uint64_t mixed =
-        (round * 2654435761u + entity * 40503u + field->id) * UINT64_C(0x9e3779b97f4a7c15) >> 44;
+        (round * 2654435761u + entity * 40503u + field->id) * UINT64_C(0x9e3779b97f4a7c15) >>
+        50; // five digits at most
     struct frame_record r = {.entity = entity,
                              .field = field->id,
                              .type = FRAME_VALUE_I64,
@@ -374,12 +376,11 @@ static uint64_t number(const char *text, uint64_t most)
     return n;
 }
 
-static void set_up(char *counters, uint32_t gpus, uint32_t instances)
+static void set_up(uint32_t gpus, uint32_t instances, int argc, char **argv)
 {
-    char *argv[] = {"podgpu-exporter", "-k", "-f", counters, NULL};
     char *environment[] = {"NODE_NAME=bench", NULL};
     struct error err = ERROR_INIT;
-    must(exporter_options_parse(4, argv, environment, &node.options, &err) == 0, err.text);
+    must(exporter_options_parse(argc, argv, environment, &node.options, &err) == 0, err.text);
     must(exporter_config_load(&node.options, &node.config, &err) == 0, err.text);
     must(publisher_new(&node.options, &node.publisher) == 0, "memory");
     inventory_init(&node.inventory);
@@ -396,10 +397,10 @@ static void set_up(char *counters, uint32_t gpus, uint32_t instances)
 
 int main(int argc, char **argv)
 {
-    must(argc == 5, "usage: bench_soak SAMPLES GPUS INSTANCES COUNTERS-FILE");
+    must(argc >= 4, "usage: bench_soak SAMPLES GPUS INSTANCES FLAG-OF-THE-EXPORTER...");
     uint64_t samples = number(argv[1], UINT32_MAX);
     uint32_t gpus = (uint32_t)number(argv[2], 16), instances = (uint32_t)number(argv[3], 7);
-    set_up(argv[4], gpus, instances);
+    set_up(gpus, instances, argc - 3, argv + 3); // argv[3] stands where the program's name would
     for (uint64_t round = 0; round <= samples; round++) {
         live(round);
         send_sample(round);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One allocation, doubled as needed up to the ceiling. It is always one byte larger than cap says,
-// so that buf_cstr and buf_take can put a NUL behind the content without growing.
+// One allocation, the first as large as asked for, then doubled as needed up to the ceiling. It is
+// always one byte larger than cap says, so that buf_cstr and buf_take can put a NUL behind the
+// content without growing.
 #include "base/buf.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ void buf_reset(struct buf *b)
 
 static int grow_to(struct buf *b, size_t need)
 {
-    size_t cap = b->cap ? b->cap : FIRST_CAP;
+    size_t cap = b->cap ? b->cap : need > FIRST_CAP ? need : FIRST_CAP;
     while (cap < need)
         cap = cap > SIZE_MAX / 2 ? need : cap * 2;
     if (cap > b->max)

@@ -63,11 +63,11 @@ def wide_counters(path, count=120):
     return path
 
 
-def soak(samples, gpus, instances, counters, exact=False):
+def soak(samples, gpus, instances, counters, *flags, exact=False):
     """What bench_soak prints: ({name: number}, [(sample, bytes of heap)]). exact: without the allocator's caches, which
     fill up slowly and count as in use; slower."""
     env = dict(os.environ, GLIBC_TUNABLES="glibc.malloc.tcache_count=0") if exact else None
-    text = subprocess.run([BUILD / "bench" / "bench_soak", str(samples), str(gpus), str(instances), counters],
-                          check=True, capture_output=True, text=True, env=env).stdout
+    command = [BUILD / "bench" / "bench_soak", str(samples), str(gpus), str(instances), "-k", "-f", counters, *flags]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
     heap = [(int(s), int(h)) for s, h in re.findall(r"^sample=(\d+) heap=(\d+)$", text, re.M)]
     return {k: int(v) for k, v in re.findall(r"^(\w+)=(\d+)$", text, re.M)}, heap

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A podgpu-source in a hurry: the real one (named by FAST_SOURCE_PROGRAM), asked for samples FAST_SOURCE_FACTOR times as
-// often as the exporter asks, so that a test of the programs sees a day's samples in seconds.
+// A podgpu-source in a hurry: the real one (named by FAST_SOURCE_PROGRAM), asked for samples
+// FAST_SOURCE_FACTOR times as often as the exporter asks, so that a test of the programs sees a
+// day's samples in seconds.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -92,7 +93,8 @@ int main(int argc, char **argv)
         die(program);
     }
     (void)close(pair[1]);
-    struct pollfd fds[] = {{.fd = FRAME_SOCKET_FD, .events = POLLIN}, {.fd = pair[0], .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = FRAME_SOCKET_FD, .events = POLLIN},
+                           {.fd = pair[0], .events = POLLIN}};
     while (poll(fds, 2, -1) > 0) {
         if (fds[0].revents)
             pass_down(FRAME_SOCKET_FD, pair[0], factor);

@@ -95,11 +95,47 @@ static void timer_repeats_without_drift_and_never_early(void **state)
     assert_true(f->last_ns - start_ns >= 80 * NS_PER_MS);
 }
 
+static void timer_of_a_period_fires_at_its_multiples(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(loop_timer_new(f->loop, stop_at_third, f, &f->timer), 0);
+    uint64_t start_ns = clock_mono_ns();
+    loop_timer_every(f->timer, 40 * NS_PER_MS);
+    assert_int_equal(loop_run(f->loop), 7);
+    uint64_t third_ns = (start_ns / (40 * NS_PER_MS) + 3) * 40 * NS_PER_MS;
+    assert_true(f->last_ns >= third_ns);
+}
+
 static void stop(void *user)
 {
     struct fixture *f = user;
     f->calls++;
     loop_stop(f->loop, 0);
+}
+
+static void set_itself_anew(void *user)
+{
+    struct fixture *f = user;
+    loop_timer_set(f->timer, 0, 0);
+}
+
+static void stop_when_readable(void *user, unsigned events)
+{
+    (void)events;
+    stop(user);
+}
+
+static void timer_without_delay_leaves_descriptors_their_turn(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(write(f->pipe[1], "x", 1), 1);
+    assert_int_equal(
+        loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, stop_when_readable, f, &f->fd_watch), 0);
+    assert_int_equal(loop_timer_new(f->loop, set_itself_anew, f, &f->timer), 0);
+    loop_timer_set(f->timer, 0, 0);
+    assert_int_equal(loop_run(f->loop), 0);
+    assert_int_equal(f->calls, 1);
 }
 
 static void must_not_be_called(void *user)
@@ -605,6 +641,8 @@ int main(int argc, char **argv)
                    : cmocka_run_group_tests_name("loop, old kernel", old_kernel_tests, NULL, NULL);
     const struct CMUnitTest tests[] = {
         CASE(timer_repeats_without_drift_and_never_early),
+        CASE(timer_of_a_period_fires_at_its_multiples),
+        CASE(timer_without_delay_leaves_descriptors_their_turn),
         CASE(stopped_timer_does_not_fire),
         CASE(timer_may_free_itself_in_its_callback),
         CASE(freed_timer_that_is_due_stays_silent),
