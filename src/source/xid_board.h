@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "source/nvml_devices.h"
 #include "source/output.h"
 #include "source/xid_pairs.h"
