@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "io/http_server_internal.h"
 
 struct auth_check {
@@ -207,9 +208,12 @@ static void run_next(struct http_server *s)
         unlink_check(a, c);
         c->next = a->checks;
         a->checks = c;
-        c->is_running = loop_job_start(s->loop, check_on_pool, checked, c) == 0;
-        if (!c->is_running)
-            end_check(s, c, AUTH_BUSY);
+        int r = loop_job_start(s->loop, check_on_pool, checked, c);
+        c->is_running = r == 0;
+        if (r == 0)
+            return;
+        log_error("passwords can't be checked now", LOG_ERRNO(r), LOG_LIMIT(""));
+        end_check(s, c, AUTH_BUSY);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -17,7 +18,8 @@
 #include "base/macros.h"
 #include "base/num.h"
 
-#define POOL_THREADS "2"
+#define POOL_THREADS 2
+#define POOL_THREADS_TEXT "2"
 
 struct loop {
     uv_loop_t uv;
@@ -547,19 +549,47 @@ static void job_done(uv_work_t *w, int status)
     turn_end(l);
 }
 
+static void *wait_for_turn(void *user)
+{
+    pthread_mutex_t *turn = user;
+    (void)pthread_mutex_lock(turn);
+    (void)pthread_mutex_unlock(turn);
+    return NULL;
+}
+
+// libuv ends the process when the threads of its pool cannot be made (a cgroup's limit on tasks, no
+// memory for stacks). So they are made once for trial. 0 or negative errno.
+static int try_threads(void)
+{
+    pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t threads[POOL_THREADS];
+    size_t made = 0;
+    int r = 0;
+    (void)pthread_mutex_lock(&turn);
+    for (; made < POOL_THREADS && r == 0; made += r == 0)
+        r = -pthread_create(&threads[made], NULL, wait_for_turn, &turn);
+    (void)pthread_mutex_unlock(&turn);
+    while (made > 0)
+        (void)pthread_join(threads[--made], NULL);
+    return r;
+}
+
 // libuv takes the size of its pool from the environment when the first job is queued. Children must
 // not see it, and an outside value must not change ours.
 static int queue_first_job(struct loop *l, struct job *j)
 {
+    int r = try_threads();
+    if (r < 0)
+        return r;
     char *outside = getenv("UV_THREADPOOL_SIZE");
     char *saved = outside ? strdup(outside) : NULL;
     if (outside && !saved)
         return -ENOMEM;
-    if (setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1) < 0) {
+    if (setenv("UV_THREADPOOL_SIZE", POOL_THREADS_TEXT, 1) < 0) {
         free(saved);
         return -ENOMEM;
     }
-    int r = uv_queue_work(&l->uv, &j->uv, job_work, job_done);
+    r = uv_queue_work(&l->uv, &j->uv, job_work, job_done);
     if (saved)
         (void)setenv("UV_THREADPOOL_SIZE", saved, 1);
     else

@@ -75,7 +75,8 @@ int loop_process_kill(struct loop_process *p, int signo);
 void loop_process_free(struct loop_process *p);
 
 // Work for the pool: work runs on another thread and must touch only what user owns; done runs on
-// the loop, always exactly once. Two pool threads. 0, -ENOMEM, -EBUSY (LOOP_JOBS_MAX queued).
+// the loop, always exactly once. Two pool threads. 0, -ENOMEM, -EBUSY (LOOP_JOBS_MAX queued),
+// -EAGAIN (the threads cannot be made now).
 #define LOOP_JOBS_MAX 64
 int must_use loop_job_start(struct loop *l, void (*work)(void *user), void (*done)(void *user),
                             void *user);

@@ -44,7 +44,10 @@ static const struct dl_symbol symbols[] = {
 int nvml_open(struct nvml *n, const char *library, struct error *err)
 {
     bool given = library && *library;
+    // Its constructors run, and its file may lie on a server that is gone: as much a call as any.
+    nvml_call_enter(n, NVML_NO_GPU, "dlopen", sizeof("dlopen"));
     int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &n->handle, err);
+    (void)nvml_call_leave(n, NVML_SUCCESS);
     if (rc < 0)
         n->handle = NULL;
     // The folders that were tried would fill the line; what is wrong is nearly always one of these.
@@ -80,7 +83,9 @@ void nvml_shutdown(struct nvml *n)
 void nvml_close(struct nvml *n)
 {
     nvml_shutdown(n);
+    nvml_call_enter(n, NVML_NO_GPU, "dlclose", sizeof("dlclose"));
     dl_close(n->handle);
+    (void)nvml_call_leave(n, NVML_SUCCESS);
     n->handle = NULL;
     n->fn = (struct nvml_functions){0};
     n->memory_first_generation = n->memory_second_generation = false;

@@ -1,13 +1,18 @@
 """Started by someone careless: descriptors, /proc, the log's reader, paths that lead to odd things."""
+import base64
 import os
+import resource
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
 
 from harness import BUILD, ROOT, SLOW, Exporter, wait_until
+from test_http_server import bcrypt
 
 pytestmark = pytest.mark.faults
 
@@ -134,3 +139,50 @@ def test_a_kernel_log_that_is_none_costs_nothing(tmp_path, log):
         assert exporter.log.count("kernel log") == (0 if log == "file" else 1)
     finally:
         assert exporter.stop()[0] == 0
+
+
+def test_a_library_whose_loading_hangs_is_told_and_everything_answers(tmp_path):
+    library = tmp_path / "libnvidia-ml.so.1"
+    os.mkfifo(library)  # opening it waits for ever, as a file on a server that is gone
+    exporter = Exporter(["-a", "127.0.0.1:0", "-f", STOCK, "--nvml-library", library, "--kmsg-path=", f"--call-deadline={SLOW}s"])
+    try:
+        exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", code="hung") >= 1, 10, "it counts as hung")
+        assert "call=dlopen" in exporter.log
+        assert exporter.get("/livez")[0] == 200
+        assert exporter.get("/readyz")[0] == 503
+    finally:
+        status, seconds = exporter.stop()
+    assert status == 0 and seconds < 2 * SLOW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user's limit on processes")
+def test_without_threads_passwords_are_put_off_and_nothing_ends():
+    def few_tasks():
+        resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
+        os.setgid(65534)
+        os.setuid(65534)
+    with tempfile.TemporaryDirectory() as folder:  # where the other user may read
+        os.chmod(folder, 0o755)
+        for source in (BUILD / "podgpu-exporter", BUILD / "podgpu-source", STOCK):
+            shutil.copy(source, folder)
+        web = os.path.join(folder, "web.yml")
+        with open(web, "w") as f:
+            f.write(f"basic_auth_users: {{alice: {bcrypt('sesame')}}}\n")
+        process = subprocess.Popen([f"{folder}/podgpu-exporter", "-a", "127.0.0.1:0", "-f", f"{folder}/{os.path.basename(STOCK)}",
+                                    "--nvml-library=/none", "--kmsg-path=", "--web-config-file", web],
+                                   stderr=subprocess.PIPE, preexec_fn=few_tasks)
+        try:
+            lines = b""
+            while b"msg=listening" not in lines:
+                line = process.stderr.readline()
+                assert line, lines
+                lines += line
+            port = int(lines.split(b"port=")[1].split()[0])
+            with socket.create_connection(("127.0.0.1", port), 10 * SLOW) as s:
+                token = base64.b64encode(b"alice:sesame").decode()
+                s.sendall(f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {token}\r\n\r\n".encode())
+                assert s.recv(1000).startswith(b"HTTP/1.1 503 ")
+        finally:
+            process.terminate()
+            process.communicate()
+        assert process.returncode == 0

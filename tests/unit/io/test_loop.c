@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -631,6 +633,24 @@ static int forbid_close_range(void)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static void without_threads_a_job_is_refused_and_nothing_ends(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid = fork(); // the pool of this process may be up already
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        pthread_attr_t attr;
+        struct jobs j = {.fixture = f, .may_go = true};
+        (void)pthread_attr_init(&attr);
+        (void)pthread_attr_setstacksize(&attr, (size_t)1 << 46); // more than there is room for
+        (void)pthread_setattr_default_np(&attr);
+        _exit(loop_job_start(f->loop, job_work, job_done, &j) < 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest old_kernel_tests[] = {
@@ -640,6 +660,7 @@ int main(int argc, char **argv)
                    ? 77
                    : cmocka_run_group_tests_name("loop, old kernel", old_kernel_tests, NULL, NULL);
     const struct CMUnitTest tests[] = {
+        CASE(without_threads_a_job_is_refused_and_nothing_ends), // before any job
         CASE(timer_repeats_without_drift_and_never_early),
         CASE(timer_of_a_period_fires_at_its_multiples),
         CASE(timer_without_delay_leaves_descriptors_their_turn),
