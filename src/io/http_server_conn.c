@@ -252,11 +252,15 @@ static void hand_over(struct http_server *s, struct http_conn *c,
     s->stats.connections++;
     s->arriving = c;
     int fd = c->fd;
-    // The socket is libmicrohttpd's from here on, also when it fails.
-    if (MHD_add_connection(d->mhd, fd, (const struct sockaddr *)from, bytes) != MHD_YES &&
-        c->phase != CONN_FREE)
-        http_conn_closed(c);
+    // The socket is libmicrohttpd's from here on, also when it fails: no memory, which one that
+    // idles gives back.
+    bool is_added = MHD_add_connection(d->mhd, fd, (const struct sockaddr *)from, bytes) == MHD_YES;
     s->arriving = NULL;
+    if (is_added)
+        return;
+    if (c->phase != CONN_FREE)
+        http_conn_closed(c);
+    evict_one(s);
 }
 
 static void admit(struct http_server *s, int fd, const struct sockaddr_storage *from,

@@ -82,12 +82,12 @@ static int bind_host(const struct http_address *a, const char *text, struct erro
     struct addrinfo *found = NULL;
     int failed = getaddrinfo(a->host, port, &hints, &found);
     if (failed)
-        return error_set(err, -EADDRNOTAVAIL, "address '%s': %s", text, gai_strerror(failed));
+        return error_set(err, -EADDRNOTAVAIL, "address '%.120s': %s", text, gai_strerror(failed));
     int fd = -EADDRNOTAVAIL;
     for (const struct addrinfo *i = found; i && fd < 0; i = i->ai_next)
         fd = bind_one(i->ai_family, i->ai_addr, i->ai_addrlen, false);
     freeaddrinfo(found);
-    return fd < 0 ? error_set(err, fd, "cannot listen on '%s': %s", text, strerror(-fd)) : fd;
+    return fd < 0 ? error_set(err, fd, "cannot listen on '%.120s': %s", text, strerror(-fd)) : fd;
 }
 
 // --- Unix ---
@@ -110,7 +110,7 @@ static int bind_unix(const struct http_address *address, const char *text, struc
     sv_copy(a.sun_path, sizeof(a.sun_path), sv_from(address->host));
     remove_stale(&a);
     int fd = bind_one(AF_UNIX, (const struct sockaddr *)&a, sizeof(a), false);
-    return fd < 0 ? error_set(err, fd, "cannot listen on '%s': %s", text, strerror(-fd)) : fd;
+    return fd < 0 ? error_set(err, fd, "cannot listen on '%.120s': %s", text, strerror(-fd)) : fd;
 }
 
 int http_listen(struct http_server *s, const char *address, struct error *err)
@@ -127,7 +127,7 @@ int http_listen(struct http_server *s, const char *address, struct error *err)
     } else {
         fd = bind_any(a.port);
         if (fd < 0)
-            error_set(err, fd, "cannot listen on '%s': %s", address, strerror(-fd));
+            error_set(err, fd, "cannot listen on '%.120s': %s", address, strerror(-fd));
     }
     if (fd < 0)
         return fd;

@@ -235,10 +235,11 @@ int http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *o
 static int parse_unix(const char *text, struct sv path, struct http_address *out, struct error *err)
 {
     if (path.len == 0 || path.ptr[0] != '/')
-        return error_set(err, -EINVAL, "address '%s': a unix socket needs an absolute path", text);
+        return error_set(err, -EINVAL, "address '%.120s': a unix socket needs an absolute path",
+                         text);
     if (path.len >= HTTP_UNIX_PATH_BYTES)
         return error_set(err, -EINVAL,
-                         "address '%s': the path of a unix socket has at most %d bytes", text,
+                         "address '%.120s': the path of a unix socket has at most %d bytes", text,
                          HTTP_UNIX_PATH_BYTES - 1);
     *out = (struct http_address){.is_unix = true};
     sv_copy(out->host, sizeof(out->host), path);
@@ -255,11 +256,12 @@ int http_address_parse(const char *text, struct http_address *out, struct error 
         colon--;
     if (colon == 0)
         return error_set(err, -EINVAL,
-                         "address '%s': expected host:port, :port, [v6]:port or unix:/path", text);
+                         "address '%.120s': expected host:port, :port, [v6]:port or unix:/path",
+                         text);
     uint64_t port;
     if (num_parse_u64(sv_sub(all, colon, all.len), 0, UINT16_MAX, &port) < 0)
         return error_set(err, -EINVAL,
-                         "address '%s': expected a port from 0 to 65535 after the colon", text);
+                         "address '%.120s': expected a port from 0 to 65535 after the colon", text);
     struct sv host = sv_sub(all, 0, colon - 1);
     bool bracketed = host.len >= 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
     if (bracketed)
@@ -267,10 +269,10 @@ int http_address_parse(const char *text, struct http_address *out, struct error 
     if (sv_find_char(host, '[') != (size_t)-1 || sv_find_char(host, ']') != (size_t)-1 ||
         (!bracketed && sv_find_char(host, ':') != (size_t)-1))
         return error_set(err, -EINVAL,
-                         "address '%s': an IPv6 address stands in brackets, as in [::1]:9400",
+                         "address '%.120s': an IPv6 address stands in brackets, as in [::1]:9400",
                          text);
     if (host.len >= sizeof(out->host))
-        return error_set(err, -EINVAL, "address '%s': the host name is too long", text);
+        return error_set(err, -EINVAL, "address '%.120s': the host name is too long", text);
     *out = (struct http_address){.port = (uint16_t)port};
     sv_copy(out->host, sizeof(out->host), host);
     return 0;

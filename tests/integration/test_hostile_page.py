@@ -144,3 +144,10 @@ def test_a_flood_of_different_xids_is_bounded():
         judged(page)
         assert len(page.samples("podgpu_gpu_xid_errors_total")) <= 4 * 256 + 200
         assert exporter.log.count("\n") - lines < 250
+
+
+@pytest.mark.parametrize("name", ['a"b\nc\\d', "x" * 255, "\u00e9\u2028", "a\x01b"])
+def test_a_node_of_any_name_has_a_page(name):
+    with exporter_on("demo", "--hostname-label=both", env={"NODE_NAME": name}) as (node, exporter):
+        page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        assert {(s.labels["hostname"], s.labels["Hostname"]) for s in judged(page) if s.name == UTIL} == {(name, name)}
