@@ -9,10 +9,10 @@
 // Zeroed: no set.
 struct nvml_events {
     nvmlEventSet_t set;
-    bool armed;            // XID events of at least one GPU are registered
+    bool armed;             // XID events of at least one GPU are registered
     bool first_generation;  // nvmlEventSetWait_v2 is not to be had
     bool second_generation; // it has answered
-    unsigned failures;     // in a row
+    unsigned failures;      // in a row
 };
 
 // What a poll found beside XIDs, as bits.

@@ -178,7 +178,7 @@ struct nvml {
     uint32_t avoided_count;
     uint32_t calls; // made so far
     // What the driver was found to lack, forgotten when the library is closed.
-    bool memory_first_generation; // no nvmlDeviceGetMemoryInfo_v2, though the library may have it
+    bool memory_first_generation;  // no nvmlDeviceGetMemoryInfo_v2, though the library may have it
     bool memory_second_generation; // it has answered
     uint64_t gpm_refused[NVML_GPM_METRIC_MAX / 64 + 1]; // bit per metric: fails a whole request
     char path[256]; // where the library was found, "" if unknown

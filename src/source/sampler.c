@@ -133,7 +133,7 @@ static void go_on(struct sampler *s, struct sampler_progress *p, unsigned class,
     *at = (struct sampler_place){.entity = at->entity + 1, .stage = STAGE_XID};
     if (at->entity < end_of_gpu(s, gpu))
         return;
-    p->pending &= (uint8_t)~(1u << class);
+    p->pending &= (uint8_t) ~(1u << class);
     if (class == FIELD_CLASS_FAST)
         judge_answers(s, gpu);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source process says, any bytes: through the frame reader into the inventory and onto pages.
-// Byte 0 chooses the devices, byte 1 the size of the pieces the stream comes in. Whatever the frames
-// hold, what comes out is a page.
+// What a source process says, any bytes: through the frame reader into the inventory and onto
+// pages. Byte 0 chooses the devices, byte 1 the size of the pieces the stream comes in. Whatever
+// the frames hold, what comes out is a page.
 #include "page_check.h"
 #include "render_fixture.h"
 

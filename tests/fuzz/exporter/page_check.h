@@ -60,7 +60,7 @@ static inline void page_check(const char *page, enum text_format format)
         page_must(*end == ' ');
         void *before = NULL;
         page_must(map_put(&series, (struct sv){at, (size_t)(end - at)}, &series, &before) == 0 &&
-              !before);
+                  !before);
         page_must(end[1 + strspn(end + 1, "0123456789.-+e")] == '\n');
     }
     page_must(strcmp(at, format == TEXT_FORMAT_OPENMETRICS ? "# EOF\n" : "") == 0);

@@ -418,9 +418,9 @@ static void a_result_that_speaks_of_the_driver_makes_it_suspect(void **state)
 {
     list();
     WATCH(140, 155);
-    static const nvmlReturn_t of_library[] = {NVML_ERROR_UNINITIALIZED, NVML_ERROR_DRIVER_NOT_LOADED,
-                                              NVML_ERROR_LIBRARY_NOT_FOUND,
-                                              NVML_ERROR_LIB_RM_VERSION_MISMATCH};
+    static const nvmlReturn_t of_library[] = {
+        NVML_ERROR_UNINITIALIZED, NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND,
+        NVML_ERROR_LIB_RM_VERSION_MISMATCH};
     for (size_t i = 0; i < ARRAY_SIZE(of_library); i++) {
         fake.values[82].nvmlReturn = of_library[i];
         s.suspect = false;
@@ -530,7 +530,8 @@ static void what_is_final_is_asked_again_in_time(void **state)
     pass(FAST_BIT);
     assert_int_equal(number(0, 156), 12345);
     static const nvmlReturn_t in_passing[] = {NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_INVALID_ARGUMENT,
-                                              NVML_ERROR_NO_PERMISSION, NVML_ERROR_FUNCTION_NOT_FOUND};
+                                              NVML_ERROR_NO_PERMISSION,
+                                              NVML_ERROR_FUNCTION_NOT_FOUND};
     uint64_t now_ns = S;
     for (size_t i = 0; i < ARRAY_SIZE(in_passing); i++) {
         fake.values[83].nvmlReturn = in_passing[i];
@@ -735,13 +736,19 @@ int main(void)
             a_reset_that_is_required_marks_the_gpu_and_is_a_vendor_error, setup, teardown),
         cmocka_unit_test_setup_teardown(xid_is_0_while_armed_absent_when_not_and_stays_when_lost,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(a_gpu_that_fails_whatever_it_is_asked_is_failed_until_it_answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_gpu_that_fails_whatever_it_is_asked_is_failed_until_it_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(fields_that_fail_make_no_failed_gpu, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_result_that_speaks_of_the_driver_makes_it_suspect, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_slow_gpu_has_a_slice_of_each_pass_and_holds_up_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_unfinished_goes_on_between_two_dues, setup, teardown),
-        cmocka_unit_test_setup_teardown(on_a_slow_gpu_slow_classes_have_a_quarter_of_the_calls, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_lost_in_the_middle_is_not_gone_on_with, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_result_that_speaks_of_the_driver_makes_it_suspect, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_slow_gpu_has_a_slice_of_each_pass_and_holds_up_none,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_unfinished_goes_on_between_two_dues, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(on_a_slow_gpu_slow_classes_have_a_quarter_of_the_calls,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_lost_in_the_middle_is_not_gone_on_with, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(what_is_final_is_asked_again_in_time, setup, teardown),
         cmocka_unit_test_setup_teardown(the_kernel_log_alone_arms_xid_too, setup, teardown),
         cmocka_unit_test_setup_teardown(gpus_out_of_reach_say_why, setup, teardown),
