@@ -488,6 +488,7 @@ def test_nobody_listening_is_explained_once(path):
     with Probe(path) as probe:
         assert probe.poll(2).result == -errno.ECONNREFUSED
         assert probe.polls[-1].seen == 1
+        probe.wait(lambda p: "mount its directory" in p.log, what="log line")
         assert probe.log.count("mount its directory") == 1
 
 
@@ -512,6 +513,7 @@ def test_a_refused_permission_is_explained_once_and_not_retried_hotly(path):
             probe.wait(lambda p: "only uid 0 may connect" in p.log, what="hint")
             time.sleep(1)
             assert len(probe.polls) == 1
+            probe.wait(lambda p: "kubelet cannot be asked" in p.log, what="log line")
             assert probe.log.count("kubelet cannot be asked") == 1
 
 
@@ -610,6 +612,7 @@ def test_a_list_is_kept_over_failures_until_it_is_too_old(path):
         begun = time.monotonic()
         probe.wait(lambda p: p.of("none"), what="none")
         assert 1.0 <= time.monotonic() - failed.at <= 3 * SLOW, begun
+        probe.wait(lambda p: "too old" in p.log, what="log line")
         assert probe.log.count("too old") == 1
         seen = len(probe.polls)
         probe.poll(seen + 3)
@@ -631,7 +634,7 @@ def test_after_a_restart_vanished_rows_stay_for_a_grace_period(path):
         assert probe.rows(2) == [gpu_row("web", B), gpu_row("new", "GPU-x")]
         assert time.monotonic() - begun >= 1.4
         assert probe.polls[-1].shorts >= 2
-        assert "kubelet has restarted" in probe.log
+        probe.wait(lambda p: "kubelet has restarted" in p.log, what="log line")
 
 
 def test_the_grace_period_lasts_two_good_polls_at_least(path):
