@@ -1,6 +1,7 @@
 """Started by someone careless: descriptors, /proc, the log's reader, paths that lead to odd things."""
 import base64
 import os
+import re
 import resource
 import shutil
 import signal
@@ -186,3 +187,21 @@ def test_without_threads_passwords_are_put_off_and_nothing_ends():
             process.terminate()
             process.communicate()
         assert process.returncode == 0
+
+
+@pytest.mark.parametrize("rubbish", [b"x" * 70000, b"\xff\n\x01%s%n", b"", b"-9223372036854775809"], ids=["long", "bytes", "empty", "number"])
+def test_rubbish_in_any_flag_or_variable_ends_in_one_readable_line_or_does_nothing(rubbish):
+    text = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=True).stdout
+    flags, variables = re.findall(r"^  (--[\w-]+)", text, re.M), re.findall(r"Variable:\s+(\w+)\.", text)
+    assert len(flags) > 60 and len(variables) > 55
+    # What survives the command line ends at this file.
+    end = ["--config-file=/nonexistent/config.yaml"]
+    for name in flags + variables:
+        is_flag = name.startswith("--")
+        arguments = [name.encode() + b"=" + rubbish] if is_flag else []
+        done = subprocess.run([PROGRAM, *arguments, *([] if name == "--config-file" else end)], capture_output=True, check=False,
+                              env=None if is_flag else {name: rubbish}, timeout=20 * SLOW)
+        assert done.returncode == (0 if done.stdout else 1), (name, done)
+        errors = [line for line in done.stderr.split(b"\n") if b"ERROR" in line]
+        assert done.stdout or len(errors) == 1, (name, done)
+        assert all(len(line) < 4096 and not re.search(rb"[\x00-\x1f]", line) for line in done.stderr.split(b"\n")), (name, done)
