@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,8 +110,15 @@ static int parse(int argc, char **argv, struct source_options *o)
     return 0;
 }
 
-// Dies with the exporter, even while a call into the driver never returns. The parent may have died
-// before this; the closed socket then says so.
+// The exporter may have died before follow_parent: its end of the socket is closed then, and nobody
+// would end us in a call that hangs.
+static bool is_orphan(void)
+{
+    struct pollfd p = {.fd = FRAME_SOCKET_FD, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+// Dies with the exporter, even while a call into the driver never returns.
 static void follow_parent(void)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -168,6 +176,8 @@ int main(int argc, char **argv)
     struct stat st;
     if (fstat(FRAME_SOCKET_FD, &st) < 0 || !S_ISSOCK(st.st_mode))
         return usage("descriptor is not a socket:", "3");
+    if (is_orphan())
+        return 0;
     options.page = map_page();
     if (!options.page)
         return usage("descriptor is not a call page:", "4");

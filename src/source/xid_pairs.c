@@ -82,13 +82,18 @@ static bool take_event(struct xid_pairs *p, const struct xid_sighting *line)
     return false;
 }
 
+static bool same_kind(const struct xid_sighting *a, const struct xid_sighting *b)
+{
+    return a->bus_key == b->bus_key && a->xid == b->xid &&
+           a->gpu_instance_id == b->gpu_instance_id;
+}
+
 // The newest group of the line's kind that takes it in; at full house any of its kind does.
 static struct xid_lines *find_group(struct xid_pairs *p, const struct xid_sighting *line)
 {
     for (uint32_t i = p->line_count; i-- > 0;) {
         struct xid_lines *l = &p->lines[i];
-        if (l->first.bus_key != line->bus_key || l->first.xid != line->xid ||
-            l->first.gpu_instance_id != line->gpu_instance_id)
+        if (!same_kind(&l->first, line))
             continue;
         bool close = l->told == 0 && line->taken_ns < l->first.taken_ns + XID_GROUP_NS;
         return close || (p->line_count == XID_PAIRS_MAX && l->told == 0) ? l : NULL;
@@ -122,6 +127,21 @@ bool xid_pairs_line(struct xid_pairs *p, const struct xid_sighting *line, bool e
     return tell;
 }
 
+// What was told alone stands in one group of its kind, the oldest.
+static void merge_told(struct xid_pairs *p, uint32_t at)
+{
+    struct xid_lines *l = &p->lines[at];
+    for (uint32_t i = 0; i < at; i++) {
+        struct xid_lines *older = &p->lines[i];
+        if (older->first.count > 0 || !same_kind(&older->first, &l->first))
+            continue;
+        older->told += l->told;
+        older->last_ns = l->last_ns;
+        remove_lines(p, at);
+        return;
+    }
+}
+
 bool xid_pairs_expire(struct xid_pairs *p, uint64_t now_ns, uint64_t drained_ns,
                       struct xid_sighting *out)
 {
@@ -132,6 +152,7 @@ bool xid_pairs_expire(struct xid_pairs *p, uint64_t now_ns, uint64_t drained_ns,
             *out = l->first;
             l->told += l->first.count;
             l->first.count = 0;
+            merge_told(p, i);
             return true;
         }
         if (l->first.count == 0 && drained_ns >= l->last_ns + XID_PAIR_NS)

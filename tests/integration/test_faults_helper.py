@@ -5,12 +5,15 @@ import os
 import random
 import re
 import signal
+import socket
+import subprocess
 import threading
 import time
 
 import pytest
 
 from harness import ROOT, SLOW, Exporter, exporter_on, wait_until
+from source_client import PROGRAM, place_descriptors
 from test_failures import post
 import run_node
 
@@ -116,6 +119,26 @@ def test_the_helper_dies_with_its_exporter(how):
         wait_until(lambda: state_of(helper) in (None, "Z"), 5, "the helper is gone")
 
 
+def test_a_helper_whose_exporter_died_before_it_began_ends_before_it_asks_the_driver():
+    with run_node.SimNode("demo", kubelet=False) as node:
+        node.fault("nvmlInitWithFlags", "hang")
+        ours, theirs = socket.socketpair()
+        ours.close()
+        page = os.memfd_create("calls", 0)
+        os.ftruncate(page, 4096)
+        pairs = {theirs.fileno(): 3, page: 4}
+        helper = subprocess.Popen([PROGRAM, "nvml", "--library", node.nvml_library], close_fds=False,
+                                  env={**os.environ, "SIM_NODE": str(node.file)},
+                                  preexec_fn=lambda: place_descriptors(pairs))
+        theirs.close()
+        os.close(page)
+        try:
+            assert helper.wait(5 * SLOW) == 0
+        finally:
+            helper.kill()
+        assert node.node.calls("nvmlInitWithFlags") == 0
+
+
 def test_a_suspended_machine_costs_no_gpu_and_no_helper():
     with exporter_on("demo", f"--call-deadline={SLOW}s", kubernetes=False) as (node, exporter):
         exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
@@ -151,7 +174,7 @@ def test_a_frozen_exporter_goes_on_where_it_was():
         assert len(exporter.page().samples(UTIL)) == 4
 
 
-PROGRAM = r"""#!/usr/bin/python3
+IMPOSTOR = r"""#!/usr/bin/python3
 import os, socket, struct, sys, time
 s = socket.socket(fileno=3)
 mode = os.path.basename(sys.argv[0])
@@ -187,7 +210,7 @@ while True:
 def test_whatever_stands_in_the_helpers_place_the_exporter_serves(tmp_path, program):
     if not program.startswith("/"):
         path = tmp_path / program
-        path.write_text(PROGRAM)
+        path.write_text(IMPOSTOR)
         path.chmod(0o755)
         program = path
     exporter = Exporter(["-a", "127.0.0.1:0", "-f", ROOT / "etc" / "default-counters.csv", "--kmsg-path", "",

@@ -127,6 +127,7 @@ static void a_storm_of_lines_and_events_is_counted_once_each(void **state)
         assert_int_equal(count_storm(3, 3, late_ms[i] * NS_PER_MS), 3);
         assert_int_equal(count_storm(10000, 10000, late_ms[i] * NS_PER_MS), 10000);
     }
+    assert_int_equal(count_storm(100000, 100000, 60 * NS_PER_S), 100000);
     assert_int_equal(count_storm(10000, 0, 0), 10000);
     assert_int_equal(count_storm(0, 10000, 0), 10000);
     assert_int_equal(count_storm(5000, 100, 100 * NS_PER_MS), 5000);
