@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -98,6 +99,10 @@ static void source_condition(const struct app *a, struct ready_condition *c)
         sv_copy(c->text, sizeof(c->text), SV("released on request, until POST /-/attach"));
     else if (known_absent)
         sv_copy(c->text, sizeof(c->text), sv_from(s->text));
+    else if (!sampled && stats.starts > 1)
+        (void)snprintf(c->text, sizeof(c->text),
+                       "no sample yet: its process ended or was ended %llu times",
+                       (unsigned long long)(stats.starts - (stats.running ? 1 : 0)));
     else
         sv_copy(c->text, sizeof(c->text),
                 nothing   ? SV("no fields to sample")

@@ -47,6 +47,7 @@ struct source {
     uint64_t open_ns;  // next attempt; NEVER while there is no reason
     uint64_t events_ns, walk_ns, channels_ns;
     unsigned device_files;
+    uint32_t most_gpus; // that were ever listed
     uint32_t turns;
     uint64_t dropped; // frames, as logged last
     int end;          // exit status + 1 once the loop is to end
@@ -165,12 +166,15 @@ static void schedule_open(struct source *s, uint64_t least_ns, uint64_t most_ns)
     s->open_ns = clock_mono_ns() + clock_backoff_ns(s->attempts++, least_ns, most_ns);
 }
 
-// A GPU that was lost comes back only when the driver is opened again.
+// A GPU that was lost, or that the driver does not list any more, comes back only when the driver is
+// opened again.
 static void schedule_reopen(struct source *s)
 {
+    if (s->devices.gpus > s->most_gpus)
+        s->most_gpus = s->devices.gpus;
     if (nvml_devices_all_lost(&s->devices)) {
         schedule_open(s, RETRY_LEAST_NS, RETRY_MOST_NS);
-    } else if (nvml_devices_any_lost(&s->devices)) {
+    } else if (nvml_devices_any_lost(&s->devices) || s->devices.gpus < s->most_gpus) {
         schedule_open(s, LOST_LEAST_NS, LOST_MOST_NS);
     } else {
         s->open_ns = NEVER;
@@ -408,7 +412,7 @@ static void do_due(struct source *s)
     if (now_ns >= s->open_ns) {
         s->open_ns = NEVER;
         if (s->ready)
-            reopen_driver(s, "a GPU is lost");
+            reopen_driver(s, "a GPU is lost or missing");
         else
             open_driver(s);
     }
