@@ -166,8 +166,8 @@ static void schedule_open(struct source *s, uint64_t least_ns, uint64_t most_ns)
     s->open_ns = clock_mono_ns() + clock_backoff_ns(s->attempts++, least_ns, most_ns);
 }
 
-// A GPU that was lost, or that the driver does not list any more, comes back only when the driver is
-// opened again.
+// A GPU that was lost, or that the driver does not list any more, comes back only when the driver
+// is opened again.
 static void schedule_reopen(struct source *s)
 {
     if (s->devices.gpus > s->most_gpus)

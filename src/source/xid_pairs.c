@@ -84,8 +84,7 @@ static bool take_event(struct xid_pairs *p, const struct xid_sighting *line)
 
 static bool same_kind(const struct xid_sighting *a, const struct xid_sighting *b)
 {
-    return a->bus_key == b->bus_key && a->xid == b->xid &&
-           a->gpu_instance_id == b->gpu_instance_id;
+    return a->bus_key == b->bus_key && a->xid == b->xid && a->gpu_instance_id == b->gpu_instance_id;
 }
 
 // The newest group of the line's kind that takes it in; at full house any of its kind does.

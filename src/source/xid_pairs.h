@@ -17,7 +17,7 @@
 
 #define XID_PAIR_NS (1200 * NS_PER_MS) // NVML events are fetched once a second
 #define XID_GROUP_NS (100 * NS_PER_MS) // lines this close are one group
-#define XID_PAIRS_MAX 64              // groups of each kind
+#define XID_PAIRS_MAX 64               // groups of each kind
 
 struct xid_sighting {
     uint64_t bus_key; // as kmsg_bus_key_parse makes it

@@ -9,7 +9,7 @@ import pytest
 from harness import SLOW, Exporter, exporter_on, wait_until
 import run_node
 
-pytestmark = [pytest.mark.faults, pytest.mark.threads]
+pytestmark = pytest.mark.faults
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 COUNT = "podgpu_gpu_xid_errors_total"
