@@ -94,6 +94,12 @@ void arena_reset(struct arena *a)
     a->error = 0;
 }
 
+void arena_erase(struct arena *a)
+{
+    for (struct arena_block *b = a->blocks; b; b = b->next)
+        explicit_bzero(b->data, b->bytes);
+}
+
 void arena_deinit(struct arena *a)
 {
     free_blocks_down_to(a, NULL);

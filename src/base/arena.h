@@ -24,4 +24,6 @@ void *arena_alloc(struct arena *a, size_t bytes);
 const char *arena_dup(struct arena *a, struct sv s);
 // Empties it and forgets the error; the oldest block stays for the next use.
 void arena_reset(struct arena *a);
+// Overwrites what it holds, which stays allocated: before arena_deinit, for secrets.
+void arena_erase(struct arena *a);
 void arena_deinit(struct arena *a);

@@ -84,3 +84,31 @@
 #define LIMIT_HTTP_AUTH_PENDING_PER_IP 8 // so that one address cannot take all
 #define LIMIT_WEB_USERS 1024
 #define LIMIT_WEB_HEADER_BYTES 2048 // all configured headers: they share a connection's 8 KiB
+
+// HTTP client
+#define LIMIT_HTTP_CLIENT_CALLS 4096 // alive: a thousand targets, some seconds each
+#define LIMIT_HTTP_CLIENT_HEADER_BYTES                                                             \
+    (256u << 10)                         // of an answer, redirects included: 1 KB in practice
+#define LIMIT_HTTP_CLIENT_HEADERS 256    // of a request
+#define LIMIT_HTTP_CLIENT_CONNECTIONS 16 // kept beside those of handles
+
+// JSON: a page of 50 API objects with managed fields is 500 KB and 20,000 values; an object is 1.5
+// MiB at most.
+#define LIMIT_JSON_BYTES (16u << 20)
+#define LIMIT_JSON_VALUES (1u << 18) // 120 B each in the tree
+#define LIMIT_JSON_TREE_BYTES (64u << 20)
+
+// Regular expressions: Prometheus users list a few hundred metric names in one.
+#define LIMIT_REGEX_BYTES (64u << 10)
+#define LIMIT_REGEX_PROGRAM_BYTES (1u << 20) // of a pattern, program and caches
+
+// Agent: labels and relabelling.
+#define LIMIT_LABELS 2048              // of a target: four for each label and annotation of a pod
+#define LIMIT_RELABEL_RULES 1024       // of a list: the longest seen have under 100
+#define LIMIT_RELABEL_BYTES (8u << 20) // of a list's rules
+#define LIMIT_PROM_JOBS 4096           // of a prometheus.yaml: people have some dozens
+#define LIMIT_PROM_CONFIG_BYTES (64u << 20) // of one, read: 60 times the largest file
+#define LIMIT_PROM_IGNORED_BYTES 4096       // names of keys without effect: there are 50, each once
+
+// Reading metrics: kube-state-metrics, one of the longest pages, has 500 families.
+#define LIMIT_PARSE_FAMILIES (1u << 16) // 24 B each and 8 B of table

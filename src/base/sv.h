@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct sv {
     const char *ptr;
     size_t len;
@@ -55,3 +59,7 @@ void sv_guess_offer(struct sv_guess *g, struct sv known);
 char *sv_dup(struct sv s);
 // Copies into a fixed array, cut to fit, always terminated.
 void sv_copy(char *out, size_t out_bytes, struct sv s);
+
+#ifdef __cplusplus
+}
+#endif

@@ -60,6 +60,13 @@ void yaml_document_free(struct yaml_document *d)
     free(d);
 }
 
+void yaml_document_erase(struct yaml_document *d)
+{
+    if (d)
+        arena_erase(&d->memory);
+    yaml_document_free(d);
+}
+
 const struct yaml_node *yaml_root(const struct yaml_document *d)
 {
     return &d->root->node;

@@ -36,6 +36,7 @@ int must_use yaml_parse(struct sv text, const char *file, struct yaml_document *
                         struct error *err);
 const struct yaml_node *yaml_root(const struct yaml_document *d);
 void yaml_document_free(struct yaml_document *d);
+void yaml_document_erase(struct yaml_document *d); // the same, and no text of it stays in memory
 
 const struct yaml_node *yaml_find(const struct yaml_node *mapping,
                                   const char *key); // NULL when absent

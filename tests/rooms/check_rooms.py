@@ -50,9 +50,10 @@ CXX = re.compile(r"^(charconv|cmath|cstddef|cstdint|cstring|memory|new|string|st
 FOREIGN = [
     (r"uv\.h", r"src/io/loop\.c"),
     (r"microhttpd\.h", r"src/io/http_\w+\.[ch]"),
+    (r"gnutls/crypto\.h", r"src/io/http_\w+\.[ch]|src/codec/hash\.c"),
     (r"gnutls/.*", r"src/io/http_\w+\.[ch]"),
     (r"nghttp2/.*", r"src/io/grpc\w*\.[ch]"),
-    (r"curl/.*", r"src/io/http_client\w*\.[ch]"),
+    (r"curl/.*", r"src/io/http_client_curl\.h"),
     (r"crypt\.h", r"src/io/\w+\.c"),
     (r"yaml\.h", r"src/codec/yaml\.c"),
     (r"libdeflate\.h", r"src/codec/gzip\.c"),
@@ -70,6 +71,7 @@ VENDOR = re.compile(r"^(nvml|cuda\w*|dcgm\w*)\.h$")
 # No I/O, no clock, no log: bytes and time come in as arguments.
 ENGINES = re.compile(
     r"^src/(metrics/.*|gpu/.*|codec/.*|exporter/(attribute|inventory|render|counters|config_file)\w*\.[ch]|"
+    r"agent/(labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
     r"kube/pod_resources_decoder\.c)$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')
@@ -258,6 +260,8 @@ class SelfTest(unittest.TestCase):
             ("src/io/http_body.c", "#include <libdeflate.h>\n", ":1: <libdeflate.h> outside its adapter"),
             ("src/kube/a.c", '#include "x.pb-c.h"\n', ':1: "x.pb-c.h" outside its adapter'),
             ("src/source/a.c", "#include <dlfcn.h>\n", ":1: <dlfcn.h> outside its adapter"),
+            ("src/agent/a.c", "#include <curl/curl.h>\n", ":1: <curl/curl.h> outside its adapter"),
+            ("src/io/http_client.h", "#include <curl/curl.h>\n", ":1: <curl/curl.h> outside its adapter"),
             ("src/kube/a.c", "#include <crypt.h>\n", ":1: <crypt.h> outside its adapter"),
             ("src/source/a.c", "#include <nvml.h>\n", ":1: vendor header <nvml.h>"),
             ("src/base/a.c", "#include <zlib.h>\n", ":1: <zlib.h> is of no known library"),

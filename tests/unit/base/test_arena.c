@@ -70,6 +70,21 @@ static void a_reset_gives_the_oldest_block_again(void **state)
     arena_deinit(&a);
 }
 
+static void erasing_overwrites_every_block(void **state)
+{
+    struct arena a = ARENA_INIT(1u << 20);
+    const char *texts[3];
+    for (size_t i = 0; i < 3; i++) {
+        texts[i] = arena_dup(&a, SV("secret"));
+        assert_non_null(arena_alloc(&a, 5000)); // the next text is in another block
+    }
+    arena_erase(&a);
+    for (size_t i = 0; i < 3; i++)
+        assert_memory_equal(texts[i], "\0\0\0\0\0\0", 7);
+    arena_deinit(&a);
+    arena_erase(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +92,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_terminated_and_may_hold_nul),
         cmocka_unit_test(the_ceiling_holds_for_all_blocks_together),
         cmocka_unit_test(a_reset_gives_the_oldest_block_again),
+        cmocka_unit_test(erasing_overwrites_every_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
