@@ -226,6 +226,16 @@ def test_a_reload_asked_for_before_it_is_ready_does_not_end_it(tmp_path):
         assert process.returncode == 0
 
 
+def test_being_asked_to_end_again_and_again_is_an_orderly_end(node):
+    for _ in range(5):
+        with exporter_at(node) as exporter:
+            exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+            while exporter.process.poll() is None:
+                for signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                    exporter.process.send_signal(signo)
+        assert exporter.process.returncode == 0
+
+
 # --- Another machine ---
 
 FLOOD = """
