@@ -1,19 +1,14 @@
 """Started by someone careless: descriptors, /proc, the log's reader, paths that lead to odd things."""
-import base64
 import os
 import re
-import resource
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 
 import pytest
 
 from harness import BUILD, ROOT, SLOW, Exporter, wait_until
-from test_http_server import bcrypt
 
 pytestmark = pytest.mark.faults
 
@@ -154,39 +149,6 @@ def test_a_library_whose_loading_hangs_is_told_and_everything_answers(tmp_path):
     finally:
         status, seconds = exporter.stop()
     assert status == 0 and seconds < 2 * SLOW
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or SLOW > 1, reason="needs another user's limit on tasks, which sanitizers exceed")
-def test_without_threads_passwords_are_put_off_and_nothing_ends():
-    def few_tasks():
-        resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
-        os.setgid(65534)
-        os.setuid(65534)
-    with tempfile.TemporaryDirectory() as folder:  # where the other user may read
-        os.chmod(folder, 0o755)
-        for source in (BUILD / "podgpu-exporter", BUILD / "podgpu-source", STOCK):
-            shutil.copy(source, folder)
-        web = os.path.join(folder, "web.yml")
-        with open(web, "w") as f:
-            f.write(f"basic_auth_users: {{alice: {bcrypt('sesame')}}}\n")
-        process = subprocess.Popen([f"{folder}/podgpu-exporter", "-a", "127.0.0.1:0", "-f", f"{folder}/{os.path.basename(STOCK)}",
-                                    "--nvml-library=/none", "--kmsg-path=", "--web-config-file", web],
-                                   stderr=subprocess.PIPE, preexec_fn=few_tasks)
-        try:
-            lines = b""
-            while b"msg=listening" not in lines:
-                line = process.stderr.readline()
-                assert line, lines
-                lines += line
-            port = int(lines.split(b"port=")[1].split()[0])
-            with socket.create_connection(("127.0.0.1", port), 10 * SLOW) as s:
-                token = base64.b64encode(b"alice:sesame").decode()
-                s.sendall(f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {token}\r\n\r\n".encode())
-                assert s.recv(1000).startswith(b"HTTP/1.1 503 ")
-        finally:
-            process.terminate()
-            process.communicate()
-        assert process.returncode == 0
 
 
 @pytest.mark.parametrize("rubbish", [b"x" * 70000, b"\xff\n\x01%s%n", b"", b"-9223372036854775809"], ids=["long", "bytes", "empty", "number"])
