@@ -19,7 +19,7 @@ struct page {
 
 // What a page is made from, but for the values.
 struct page_key {
-    const void *config; // compared only
+    uint64_t config; // hash of its files
     uint64_t layout, owners;
 };
 
@@ -38,8 +38,9 @@ struct publisher {
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;
-    struct page_key too_large; // the last one that was; all zero: none
-    uint64_t published_ns;     // the current page was made then
+    struct page_key too_large; // the last one that was, if any
+    bool has_too_large;
+    uint64_t published_ns; // the current page was made then
     uint64_t shut_readers;
     size_t page_bytes; // of the last page: about what the next one needs
 };
@@ -232,16 +233,17 @@ static int make_page(struct publisher *p, const struct render_input *in, struct 
 
 // Names and copies without number can make a page too large to be made at all. Then it is made
 // without owners, rather than never again; what did not fit is not tried anew until it changes.
-static int make_page_that_fits(struct publisher *p, struct render_input *in,
-                               struct render_self *self, struct page *out)
+static int make_page_that_fits(struct publisher *p, const struct exporter_config *config,
+                               struct render_input *in, struct render_self *self, struct page *out)
 {
-    const struct page_key key = {in->config, in->inventory->layout, p->owners_version};
-    bool is_known = p->too_large.config == key.config && p->too_large.layout == key.layout &&
-                    p->too_large.owners == key.owners;
+    const struct page_key key = {config->hash, in->inventory->layout, p->owners_version};
+    bool is_known = p->has_too_large && p->too_large.config == key.config &&
+                    p->too_large.layout == key.layout && p->too_large.owners == key.owners;
     int r = is_known ? -EFBIG : make_page(p, in, out);
     if (r != -EFBIG)
         return r;
     p->too_large = key;
+    p->has_too_large = true;
     self->page_without_owners = true;
     in->owners = NULL;
     return make_page(p, in, out);
@@ -266,7 +268,7 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
     };
     struct render_input in = {config, inventory, &owners, self, now_ns};
     struct page page;
-    r = make_page_that_fits(p, &in, self, &page);
+    r = make_page_that_fits(p, config, &in, self, &page);
     if (r < 0)
         return r;
     retire_pages(p);

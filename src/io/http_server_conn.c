@@ -99,8 +99,9 @@ static bool has_begun_a_request(const struct http_conn *c, uint64_t now_ns)
     return info.tcpi_last_data_recv + 20 < idle_ms;
 }
 
-// A client that closed its side together with its request: libmicrohttpd, which is told of changes
-// only, was told of both at once, took the request and would wait for more.
+// A client that closed its side together with its request, or with a part of one: libmicrohttpd,
+// which is told of changes only, was told of both at once, took what there was and would wait for
+// more.
 static bool has_hung_up(const struct http_conn *c)
 {
     char next;
@@ -148,6 +149,8 @@ void http_conn_sweep(void *user)
             continue;
         if (c->phase == CONN_IDLE)
             look_at_idle(c, now_ns);
+        else if (c->phase == CONN_OPENING && has_hung_up(c))
+            http_conn_shut(c);
         all_idle = all_idle && c->phase == CONN_IDLE;
         if (c->is_shut || !is_past_deadline(c, now_ns))
             continue;

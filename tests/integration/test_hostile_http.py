@@ -113,13 +113,30 @@ def test_nothing_a_stranger_sends_is_logged(exporter):
     assert exporter.page().value("podgpu_exporter_http_rejected_requests_total", reason="malformed") > 10
 
 
+def test_who_leaves_in_the_middle_of_a_request_is_not_waited_for(exporter):
+    open_now, taken = "podgpu_exporter_http_open_connections", "podgpu_exporter_http_connections_total"
+    wait_until(lambda: exporter.page().value(open_now) < 3, 20, "the others are gone")
+    before = exporter.page()
+    exporter.process.send_signal(signal.SIGSTOP)  # so that it sees the end together with the beginning
+    try:
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", exporter.port), 10 * SLOW) as s:
+                s.sendall(b"GET /" + b"x" * 3000)
+    finally:
+        exporter.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: exporter.page().value(taken) >= before.value(taken) + 100, 20, "all came")
+    wait_until(lambda: exporter.page().value(open_now) < 3, 20, "all are gone")
+    closed = "podgpu_exporter_http_closed_connections_total"
+    assert exporter.page().value(closed, reason="deadline") == before.value(closed, reason="deadline")
+
+
 def test_three_thousand_resets_in_a_row_do_no_harm(exporter):
     for _ in range(3000):
         with socket.create_connection(("127.0.0.1", exporter.port), 10 * SLOW) as s:
             s.sendall(GET + b"\r\n")
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert len(exporter.page().samples(UTIL)) == 4
-    wait_until(lambda: exporter.page().value("podgpu_exporter_http_open_connections") < 3, 5, "all are gone")
+    wait_until(lambda: exporter.page().value("podgpu_exporter_http_open_connections") < 3, 20, "all are gone")
 
 
 # --- Slow readers ---
