@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// cwagentconfig.json: the configuration of the Amazon CloudWatch agent, as far as its Prometheus
+// pipeline reads it, with our additions under the key "podgpu". Several files are merged section by
+// section. Every problem is told at once. Sources: the agent's JSON schema
+// (github.com/aws/amazon-cloudwatch-agent, translator/config/schema.json) and the CloudWatch
+// user guide, "Set up and configure Prometheus metrics collection".
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/sv.h"
+#include "codec/regex.h"
+
+#define CW_UNIT_NAME_MAX 32
+
+struct cw_dimension_set {
+    struct sv *names; // sorted bytewise, each once; count 0: the metric without dimensions
+    size_t count;
+};
+
+struct cw_declaration {
+    struct sv *source_labels;
+    size_t source_label_count;
+    struct sv separator;      // default ";" (always ";" with compat)
+    struct regex *matcher;    // REGEX_SEARCH on the joined values; never NULL
+    struct regex **selectors; // REGEX_SEARCH on the metric name
+    struct sv *selector_texts;
+    size_t selector_count;
+    struct cw_dimension_set *dimensions;
+    size_t dimension_count; // 0: extracts nothing
+    struct sv matcher_text;
+    const char *file;
+    unsigned line;
+    unsigned matcher_line, selectors_line, dimensions_line, source_labels_line; // 0: not given
+};
+
+struct cw_unit {
+    struct sv metric; // exact name
+    const char *unit; // CloudWatch's, static
+};
+
+enum cw_unmatched {
+    CW_UNMATCHED_DROP, // samples that no declaration extracts are not sent
+    CW_UNMATCHED_LOG,  // they are, as plain fields of log events
+};
+
+enum cw_output_kind {
+    CW_OUTPUT_CLOUDWATCH,
+    CW_OUTPUT_STDOUT,
+    CW_OUTPUT_FILE, // where: the path
+    CW_OUTPUT_TCP,  // where: HOST:PORT
+};
+
+struct cw_output {
+    enum cw_output_kind kind;
+    char *where;
+};
+
+struct cw_config {
+    unsigned refs; // owned by the loop
+    // agent
+    char *region;   // NULL: to be found
+    char *role_arn; // logs.credentials.role_arn, else agent.credentials.role_arn; NULL
+    bool debug, use_dualstack;
+    bool add_host;  // omit_hostname false
+    char *hostname; // agent.hostname; NULL: the machine's
+    // logs
+    uint64_t flush_ns;       // force_flush_interval; default 5 s
+    char *endpoint_override; // URL; NULL
+    // logs.metrics_collected.prometheus
+    bool has_prometheus; // the section is there
+    char *cluster_name;  // NULL: to be found
+    char *log_group;     // may hold {Placeholders}; NULL: the default with the cluster's name
+    // One of the two: a path (absolute), or the text that an env: reference gave and its name for
+    // messages.
+    char *prometheus_path;
+    char *prometheus_text, *prometheus_text_name;
+    bool has_emf_processor;
+    bool disable_metric_extraction;
+    char *metric_namespace; // default: ContainerInsights/Prometheus in a container, else
+                            // CWAgent/Prometheus
+    struct cw_declaration *declarations;
+    size_t declaration_count;
+    struct cw_unit *units; // sorted by metric
+    size_t unit_count;
+    // podgpu
+    enum cw_unmatched unmatched;      // default: drop; log with compat
+    struct regex *counters_from_zero; // full match on the name; default ^podgpu_.*_total$; NULL:
+                                      // none (compat)
+    unsigned storage_resolution;      // 1 or 60; 0: 1 where the scrape interval is under 60 s, else
+                                      // 60 (compat: 60)
+    uint64_t aggregate_ns;            // 0: off; else a whole number of minutes
+    bool scope_node;                  // only targets of this node
+    char *spool_directory;            // default /var/lib/podgpu/spool; "" none
+    uint64_t spool_max_bytes;         // default 256 MiB
+    uint64_t spool_max_age_ns;        // default and most: 14 days
+    unsigned retention_days;          // of a log group we make; default 30, 0: never expires
+                                      // (compat: 0)
+    struct cw_output output;          // default CW_OUTPUT_CLOUDWATCH
+    bool has_output;                  // it was given
+    bool compat;                      // as asked of cw_config_load
+    bool in_container;
+    char *ignored; // "metrics, logs.metrics_collected.ecs": accepted without effect; "" for none
+};
+
+struct cw_sources {           // where configuration may come from; all borrowed
+    const char *path;         // --config: a file or a directory; NULL: the agent's own places
+    const char *root;         // prepended to the agent's own places, for tests; "" or NULL
+    char *const *environment; // NULL-ended "NAME=value"
+    bool compat;
+};
+
+// Looks where the agent looks: --config, else the directory /etc/cwagentconfig, else
+// /opt/aws/amazon-cloudwatch-agent/etc/amazon-cloudwatch-agent.json with amazon-cloudwatch-agent.d,
+// else CW_CONFIG_CONTENT (with RUN_IN_CONTAINER=True in the agent; here always). Names that end in
+// .yaml or .yml are not JSON and passed over, names that begin with a dot too (a ConfigMap's
+// ..data). 0; -ENOENT: nothing there (errors names every place looked); -EINVAL: problems, one a
+// line in errors: "file:line:column: path: text". Warnings (a unit that CloudWatch does not know, a
+// set of more than 30 dimensions, ...) are appended to warnings in the same form; then the part is
+// left out as the agent would. -ENOMEM.
+int must_use cw_config_load(const struct cw_sources *from, struct cw_config **out,
+                            struct buf *errors, struct buf *warnings);
+
+struct cw_text { // one file
+    struct sv text;
+    const char *file;
+};
+// The same from texts; reads no file. prometheus_config_path env: is looked up in
+// from->environment.
+int must_use cw_config_parse(const struct cw_text *texts, size_t count,
+                             const struct cw_sources *from, struct cw_config **out,
+                             struct buf *errors, struct buf *warnings);
+struct cw_config *cw_config_ref(struct cw_config *c);
+void cw_config_unref(struct cw_config *c);
+// The files and directories that the configuration came from, to watch: appended to out, one path a
+// line.
+void cw_config_add_watched(const struct cw_config *c, struct buf *out);
+// A CloudWatch unit by its exact name; NULL: there is none.
+const char *cw_unit_find(struct sv name);
+// "--output": cloudwatch, stdout, file:PATH, tcp:HOST:PORT. 0; -EINVAL with *err; -ENOMEM. where is
+// the caller's to free.
+struct error;
+int must_use cw_output_parse(struct sv text, struct cw_output *out, struct error *err);

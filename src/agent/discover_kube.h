@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// kubernetes_sd_configs: pods, services, endpoints, endpointslices, nodes (and ingresses) of a
+// cluster as targets, with Prometheus' meta labels, by paged list and watch; no more of an object
+// is kept than its targets need. Source:
+// prometheus.io/docs/prometheus/latest/configuration/configuration/#kubernetes_sd_config.
+#pragma once
+
+#include "agent/prometheus_config.h"
+#include "agent/target_group.h"
+#include "io/http_client.h"
+#include "io/loop.h"
+
+struct discover_kube;
+// config is borrowed. node_name: NULL, or only targets on that node, asked for by a field selector
+// where the role has one. 0; -EINVAL with *err (no api_server, no kubeconfig, and not in a cluster;
+// a kubeconfig that cannot be read); -ENOMEM.
+int must_use discover_kube_new(struct loop *l, struct http_client *client,
+                               const struct prom_kube_sd *config, const char *node_name,
+                               const struct discover_events *events, struct discover_kube **out,
+                               struct error *err);
+void discover_kube_free(struct discover_kube *d);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sink that makes Embedded Metric Format events: samples of one scrape with equal labels and
+// timestamp become one event, the declarations of cwagentconfig.json decide which of its metrics
+// CloudWatch extracts and by which dimensions. An engine; the text goes to a callback. Source: the
+// CloudWatch user guide, "Specification: Embedded metric format".
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/cwagent_config.h"
+#include "agent/sink.h"
+
+struct emf_event { // borrowed for the call
+    struct sv log_group, log_stream;
+    struct sv text; // one JSON object, no line end
+    int64_t timestamp_ms;
+    unsigned samples; // that it carries, for counting what is lost with it
+};
+
+struct emf_options {
+    const char *cluster;  // ClusterName; NULL: none is added
+    const char *hostname; // for the host label when the configuration asks for it
+    // In callbacks no function of the sink may be called.
+    void (*event)(void *user, const struct emf_event *event);
+    void *user;
+};
+
+struct emf_stats {
+    uint64_t samples;                                     // given
+    uint64_t events;                                      // made
+    uint64_t event_samples;                               // samples in them
+    uint64_t dropped_type[PARSE_TYPE_GAUGEHISTOGRAM + 1]; // by type that is not sent
+    uint64_t dropped_not_finite;                          // NaN and infinities
+    uint64_t dropped_first;                               // of a counter: nothing to compare with
+    uint64_t dropped_unmatched;                           // no declaration extracts it
+    uint64_t dropped_old;    // timestamps that CloudWatch refuses: over 14 days old, over 2 h ahead
+    uint64_t dropped_large;  // events over the limit that could not be split
+    uint64_t dropped_value;  // beyond +-2^360
+    uint64_t metrics_split;  // events made because an event has room for 100 metrics
+    uint64_t custom_metrics; // now: distinct (namespace, name, dimension values) that the known
+                             // series make
+};
+
+struct emf;
+// 0, -ENOMEM. The configuration's reference is taken.
+int must_use emf_new(struct cw_config *config, const struct emf_options *o, struct emf **out);
+// For series that appear from now on (series_table_renew makes all appear again). 0, -ENOMEM (as it
+// was).
+int must_use emf_set_config(struct emf *e, struct cw_config *config, const char *cluster);
+struct sink emf_sink(struct emf *e);
+// Minutes that are over are sent (only with podgpu.aggregate); final: also the one that is not.
+void emf_flush(struct emf *e, int64_t now_ms, bool final);
+void emf_get_stats(const struct emf *e, struct emf_stats *out);
+void emf_free(struct emf *e); // after its targets
