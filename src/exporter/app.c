@@ -267,11 +267,13 @@ static void log_inert_flags(const struct exporter_options *o)
 
 static int start_watching(struct app *a, struct error *err)
 {
-    int r = reload_watch_new(a->loop, on_files_changed, a, &a->watch);
+    int r = file_watch_new(a->loop, on_files_changed, a, &a->watch);
     if (r < 0)
         return error_set(err, r, "files cannot be watched: %s", strerror(-r));
-    reload_watch_set(a->watch, a->config->counters_file, a->config->config_file);
-    r = loop_timer_new(a->loop, on_tick, a, &a->tick);
+    const char *const files[] = {a->config->counters_file, a->config->config_file};
+    r = file_watch_set(a->watch, files, ARRAY_SIZE(files));
+    if (r == 0)
+        r = loop_timer_new(a->loop, on_tick, a, &a->tick);
     if (r == 0)
         r = loop_timer_new(a->loop, on_soon, a, &a->soon);
     if (r < 0)
@@ -366,7 +368,7 @@ void app_free(struct app *a)
     pod_resources_free(a->pods);
     admin_free(a->admin);
     http_server_free(a->server);
-    reload_watch_free(a->watch);
+    file_watch_free(a->watch);
     loop_timer_free(a->tick);
     loop_timer_free(a->soon);
     for (size_t i = 0; i < APP_SIGNALS; i++)

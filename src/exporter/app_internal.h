@@ -8,7 +8,7 @@
 #include "exporter/hpc.h"
 #include "exporter/inventory.h"
 #include "exporter/publish.h"
-#include "exporter/reload_watch.h"
+#include "io/file_watch.h"
 #include "exporter/admin.h"
 #include "exporter/routes.h"
 #include "exporter/source_process.h"
@@ -35,7 +35,7 @@ struct app {
     struct routes routes;
     struct http_server *server;
     struct admin *admin; // NULL without --admin-address
-    struct reload_watch *watch;
+    struct file_watch *watch;
     struct loop_timer *tick;
     struct loop_timer *soon;
     bool publish_waits; // for soon

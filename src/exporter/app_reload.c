@@ -56,8 +56,9 @@ static void stage(struct app *a, const char *why, struct exporter_config *config
 static void watch_files(struct app *a, const struct exporter_config_files *files)
 {
     const char *counters = files->counters[0] ? files->counters : a->config->counters_file;
-    if (a->watch)
-        reload_watch_set(a->watch, counters, files->config);
+    const char *const paths[] = {counters, files->config};
+    if (a->watch && file_watch_set(a->watch, paths, ARRAY_SIZE(paths)) < 0)
+        log_warn("no memory to watch the files that were named last", LOG_LIMIT("watch"));
 }
 
 int app_reload(struct app *a, const char *why, struct error *err)

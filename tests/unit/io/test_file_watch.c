@@ -16,7 +16,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "exporter/reload_watch.h"
+#include "io/file_watch.h"
 
 #define DEBOUNCE_NS (40 * NS_PER_MS)
 #define POLL_NS (2 * NS_PER_S)
@@ -26,7 +26,7 @@
 struct fixture {
     char dir[64];
     struct loop *loop;
-    struct reload_watch *watch;
+    struct file_watch *watch;
     struct loop_timer *timer;
     unsigned changes, wanted;
     uint64_t changed_ns;
@@ -84,7 +84,7 @@ static void on_changed(void *user)
     if (f->meanwhile)
         f->meanwhile(f);
     if (f->free_inside) {
-        reload_watch_free(f->watch);
+        file_watch_free(f->watch);
         f->watch = NULL;
     }
     if (f->changes == f->wanted)
@@ -125,6 +125,12 @@ static void expect_nothing(struct fixture *f)
     assert_int_equal(f->changes, before);
 }
 
+static void watch_files(struct fixture *f, const char *first, const char *second)
+{
+    const char *const files[] = {first, second};
+    assert_int_equal(file_watch_set(f->watch, files, 2), 0);
+}
+
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
@@ -132,8 +138,8 @@ static int setup(void **state)
     assert_non_null(mkdtemp(f->dir));
     assert_int_equal(loop_new(&f->loop), 0);
     assert_int_equal(loop_timer_new(f->loop, on_timer, f, &f->timer), 0);
-    assert_int_equal(reload_watch_new(f->loop, on_changed, f, &f->watch), 0);
-    reload_watch_set_timing(f->watch, DEBOUNCE_NS, POLL_NS);
+    assert_int_equal(file_watch_new(f->loop, on_changed, f, &f->watch), 0);
+    file_watch_set_timing(f->watch, DEBOUNCE_NS, POLL_NS);
     *state = f;
     return 0;
 }
@@ -141,7 +147,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    reload_watch_free(f->watch);
+    file_watch_free(f->watch);
     loop_timer_free(f->timer);
     loop_free(f->loop);
     static const char *const names[] = {
@@ -161,8 +167,8 @@ static void a_file_written_again_is_a_change_after_the_debounce(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set_timing(f->watch, 200 * NS_PER_MS, POLL_NS); // as it comes
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    file_watch_set_timing(f->watch, 200 * NS_PER_MS, POLL_NS); // as it comes
+    watch_files(f, path(f, "a"), NULL);
     expect_nothing(f);
     uint64_t before_ns = clock_mono_ns();
     put(f, "a", "two");
@@ -175,7 +181,7 @@ static void the_same_content_written_again_is_none(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     put(f, "a", "one");
     expect_nothing(f);
     assert_int_equal(utimensat(AT_FDCWD, path(f, "a"), NULL, 0), 0);
@@ -188,7 +194,7 @@ static void a_file_renamed_over_is_a_change_each_time(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), "");
+    watch_files(f, path(f, "a"), "");
     put(f, "a.new", "two");
     move(f, "a.new", "a");
     expect_change(f);
@@ -206,7 +212,7 @@ static void the_same_inode_rewritten_with_the_same_length_is_a_change(void **sta
     put(f, "a", "one");
     make_dir(f, "sub");
     make_link(f, path(f, "a"), "l1");
-    reload_watch_set(f->watch, path(f, "l1"), NULL);
+    watch_files(f, path(f, "l1"), NULL);
     write_at(f, "a", 0, "two"); // as a subPath mount is changed: no rename, no truncation
     expect_change(f);
 }
@@ -215,7 +221,7 @@ static void many_writes_are_one_change(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     put(f, "a", "");
     for (int i = 0; i < 5; i++)
         write_at(f, "a", O_APPEND, "more\n");
@@ -231,7 +237,7 @@ static void a_config_map_swap_is_a_change(void **state)
     put(f, "..2/file", "two");
     make_link(f, "..1", "..data");
     make_link(f, "..data/file", "file");
-    reload_watch_set(f->watch, path(f, "file"), NULL);
+    watch_files(f, path(f, "file"), NULL);
     make_link(f, "..2", "..data_tmp");
     uint64_t before_ns = clock_mono_ns();
     move(f, "..data_tmp", "..data");
@@ -255,7 +261,7 @@ static void a_config_map_swapped_for_equal_content_is_none(void **state)
     put(f, "..2/file", "one");
     make_link(f, "..1", "..data");
     make_link(f, "..data/file", "file");
-    reload_watch_set(f->watch, path(f, "file"), NULL);
+    watch_files(f, path(f, "file"), NULL);
     make_link(f, "..2", "..data_tmp");
     move(f, "..data_tmp", "..data");
     expect_nothing(f);
@@ -265,7 +271,7 @@ static void a_file_that_is_gone_is_told_once_and_waited_for(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     assert_int_equal(remove(path(f, "a")), 0);
     expect_change(f);
     expect_nothing(f);
@@ -278,7 +284,7 @@ static void a_file_that_becomes_something_else_is_told_once(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     assert_int_equal(remove(path(f, "a")), 0);
     make_dir(f, "a");
     expect_change(f);
@@ -294,7 +300,7 @@ static void a_file_that_becomes_something_else_is_told_once(void **state)
 static void a_file_that_was_not_there_is_a_change_when_it_comes(void **state)
 {
     struct fixture *f = *state;
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     expect_nothing(f);
     put(f, "a", "one");
     expect_change(f);
@@ -305,14 +311,14 @@ static void the_poll_sees_what_the_directory_does_not_tell(void **state)
     struct fixture *f = *state;
     make_dir(f, "sub");
     put(f, "sub/a", "one");
-    reload_watch_set(f->watch, path(f, "sub/a"), NULL);
+    watch_files(f, path(f, "sub/a"), NULL);
     expect_nothing(f);
-    reload_watch_set_timing(f->watch, DEBOUNCE_NS, 5 * DEBOUNCE_NS);
+    file_watch_set_timing(f->watch, DEBOUNCE_NS, 5 * DEBOUNCE_NS);
     move(f, "sub", "sub2"); // the watch went with it
     make_dir(f, "sub");
     put(f, "sub/a", "two");
     expect_change(f);
-    reload_watch_set_timing(f->watch, DEBOUNCE_NS, POLL_NS);
+    file_watch_set_timing(f->watch, DEBOUNCE_NS, POLL_NS);
     uint64_t before_ns = clock_mono_ns();
     put(f, "sub/a", "three"); // and is on the new one now
     expect_change(f);
@@ -324,7 +330,7 @@ static void both_files_count_and_together_once(void **state)
     struct fixture *f = *state;
     put(f, "a", "one");
     put(f, "b", "one");
-    reload_watch_set(f->watch, path(f, "a"), path(f, "b"));
+    watch_files(f, path(f, "a"), path(f, "b"));
     put(f, "b", "two");
     expect_change(f);
     put(f, "a", "two");
@@ -337,16 +343,16 @@ static void only_the_files_set_last_count(void **state)
     struct fixture *f = *state;
     put(f, "a", "one");
     put(f, "b", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
-    reload_watch_set(f->watch, path(f, "b"), NULL);
+    watch_files(f, path(f, "a"), NULL);
+    watch_files(f, path(f, "b"), NULL);
     put(f, "a", "two");
     expect_nothing(f);
     put(f, "b", "two");
     expect_change(f);
-    reload_watch_set(f->watch, NULL, "");
+    watch_files(f, NULL, "");
     put(f, "b", "three");
     expect_nothing(f);
-    reload_watch_set(f->watch, path(f, "b"), NULL); // its content now is known
+    watch_files(f, path(f, "b"), NULL); // its content now is known
     expect_nothing(f);
 }
 
@@ -354,14 +360,14 @@ static void write_and_set_again(struct fixture *f)
 {
     if (f->changes == 1)
         put(f, "a", "three"); // after the reload read "two"
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
 }
 
 static void a_change_during_the_reload_is_not_lost(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     f->meanwhile = write_and_set_again;
     put(f, "a", "two");
     f->wanted = 2;
@@ -375,7 +381,7 @@ static void a_circle_of_links_is_no_file(void **state)
     struct fixture *f = *state;
     make_link(f, "l2", "l1");
     make_link(f, "l1", "l2");
-    reload_watch_set(f->watch, path(f, "l1"), NULL);
+    watch_files(f, path(f, "l1"), NULL);
     expect_nothing(f);
     assert_int_equal(remove(path(f, "l2")), 0);
     put(f, "l2", "one");
@@ -389,8 +395,42 @@ static void a_relative_path_is_fixed_when_set(void **state)
     char here[4096];
     assert_non_null(getcwd(here, sizeof(here)));
     assert_int_equal(chdir(f->dir), 0);
-    reload_watch_set(f->watch, "./a", NULL);
+    watch_files(f, "./a", NULL);
     assert_int_equal(chdir(here), 0);
+    put(f, "a", "two");
+    expect_change(f);
+}
+
+static void a_name_that_comes_or_goes_changes_a_directory(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "sub");
+    put(f, "a", "one");
+    watch_files(f, path(f, "sub"), path(f, "a"));
+    put(f, "sub/a", "one");
+    expect_change(f);
+    put(f, "sub/a", "two"); // its content is another matter
+    expect_nothing(f);
+    put(f, "sub/..data", "hidden");
+    expect_nothing(f);
+    assert_int_equal(remove(path(f, "sub/..data")), 0);
+    assert_int_equal(remove(path(f, "sub/a")), 0);
+    expect_change(f);
+}
+
+static void paths_beyond_the_limit_are_not_watched(void **state)
+{
+    struct fixture *f = *state;
+    const char *paths[FILE_WATCH_MAX + 1];
+    put(f, "a", "one");
+    put(f, "b", "one");
+    const char *first = path(f, "a");
+    for (size_t i = 0; i < FILE_WATCH_MAX; i++)
+        paths[i] = first;
+    paths[FILE_WATCH_MAX] = path(f, "b");
+    assert_int_equal(file_watch_set(f->watch, paths, FILE_WATCH_MAX + 1), 0);
+    put(f, "b", "two");
+    expect_nothing(f);
     put(f, "a", "two");
     expect_change(f);
 }
@@ -399,7 +439,7 @@ static void it_may_be_freed_from_inside(void **state)
 {
     struct fixture *f = *state;
     put(f, "a", "one");
-    reload_watch_set(f->watch, path(f, "a"), NULL);
+    watch_files(f, path(f, "a"), NULL);
     f->free_inside = true;
     put(f, "a", "two");
     expect_change(f);
@@ -429,6 +469,8 @@ int main(int argc, char **argv)
         T(a_change_during_the_reload_is_not_lost),
         T(a_circle_of_links_is_no_file),
         T(a_relative_path_is_fixed_when_set),
+        T(a_name_that_comes_or_goes_changes_a_directory),
+        T(paths_beyond_the_limit_are_not_watched),
         T(it_may_be_freed_from_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

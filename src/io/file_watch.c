@@ -10,8 +10,9 @@
 //
 // Times stand still for a few ms between two writes, so a file that was hashed within RACY_NS of
 // its last change is hashed once more at the next poll.
-#include "exporter/reload_watch.h"
+#include "io/file_watch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -29,23 +30,24 @@
     (2 * NS_PER_S) // a file that is written all the time is looked at all the same
 #define POLL_NS (2 * NS_PER_S)
 #define RACY_NS (100 * NS_PER_MS)
-#define FILES 2
-#define DIRECTORIES 16 // of both files; a ConfigMap has two a file
+#define DIRECTORIES 64 // of all files; a ConfigMap has two, whatever is in it
 #define LINKS 40       // as the kernel follows
 
 struct file {
-    char path[PATH_MAX]; // absolute; "": none
+    char *path; // absolute
     struct file_stamp stamp;
     uint64_t hash; // of the content seen last
     bool seen;     // hash is set
     bool racy;     // may have changed without a change of its stamp
+    bool is_directory;
 };
 
-struct reload_watch {
+struct file_watch {
     struct loop *loop;
     void (*changed)(void *user);
     void *user;
-    struct file files[FILES];
+    struct file *files;
+    size_t file_count;
     struct directory {
         char *path;
         dev_t device; // the watch is on the directory that had this path then
@@ -66,16 +68,34 @@ static bool is_recent(const struct file_stamp *s)
     return s->there && clock_timespec_ns(s->changed) + RACY_NS > clock_wall_ns();
 }
 
+// In whatever order the names come; hidden ones do not count: a ConfigMap's "..data" and what it
+// leads to are new at each swap, whatever is in it.
+static int hash_of_names(const char *path, uint64_t *out)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return -errno;
+    *out = 0;
+    for (const struct dirent *e = readdir(dir); e; e = readdir(dir))
+        *out += e->d_name[0] == '.' ? 0 : map_hash(sv_from(e->d_name));
+    (void)closedir(dir);
+    return 0;
+}
+
 // A reason why the file cannot be read that will not pass by itself is a content of its own:
 // whoever reads it will say so. Negative errno: not readable just now.
-static int hash_of(const char *path, uint64_t *out)
+static int hash_of(const char *path, uint64_t *out, bool *out_is_directory)
 {
     struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     int r = file_read(path, &text, NULL);
+    bool is_directory = r == -EISDIR;
+    if (is_directory)
+        r = hash_of_names(path, out);
+    *out_is_directory = is_directory;
     bool passes = r == -ENOMEM || r == -EMFILE || r == -ENFILE;
-    if (r == 0)
+    if (r == 0 && !is_directory)
         *out = map_hash(buf_sv(&text));
-    else if (!passes)
+    else if (r < 0 && !passes)
         *out = map_hash((struct sv){(const char *)&r, sizeof(r)});
     buf_deinit(&text);
     return passes ? r : 0;
@@ -87,7 +107,7 @@ static bool file_settle(struct file *f)
     f->stamp = file_stamp(f->path);
     f->racy = is_recent(&f->stamp);
     uint64_t hash = 0;
-    if (hash_of(f->path, &hash) < 0) {
+    if (hash_of(f->path, &hash, &f->is_directory) < 0) {
         f->racy = true; // looked at again
         return false;
     }
@@ -115,7 +135,7 @@ static void directory_clear(struct directory *d)
 }
 
 // The one with this path, or a free one, or NULL.
-static struct directory *directory_find(struct reload_watch *w, const char *path)
+static struct directory *directory_find(struct file_watch *w, const char *path)
 {
     struct directory *found = NULL;
     for (size_t i = 0; i < DIRECTORIES; i++) {
@@ -128,7 +148,7 @@ static struct directory *directory_find(struct reload_watch *w, const char *path
     return found;
 }
 
-static void directory_use(struct reload_watch *w, const char *path)
+static void directory_use(struct file_watch *w, const char *path)
 {
     struct directory *d = directory_find(w, path);
     struct stat st;
@@ -179,7 +199,7 @@ static void walk_up(struct walk *k)
 }
 
 // One component. False: the way ends here.
-static bool walk_step(struct reload_watch *w, struct walk *k)
+static bool walk_step(struct file_watch *w, struct walk *k)
 {
     struct sv rest = sv_from(k->rest), name;
     if (!sv_next(&rest, '/', &name))
@@ -209,7 +229,7 @@ static bool walk_step(struct reload_watch *w, struct walk *k)
     return ++k->links <= LINKS && walk_prepend(k, (struct sv){target, (size_t)n}, rest);
 }
 
-static void watch_way(struct reload_watch *w, const char *path)
+static void watch_way(struct file_watch *w, const char *path)
 {
     struct walk k = {0};
     sv_copy(k.rest, sizeof(k.rest), sv_from(path));
@@ -219,13 +239,14 @@ static void watch_way(struct reload_watch *w, const char *path)
     directory_use(w, k.done[0] ? k.done : "/");
 }
 
-static void watch_directories(struct reload_watch *w)
+static void watch_directories(struct file_watch *w)
 {
     for (size_t i = 0; i < DIRECTORIES; i++)
         w->directories[i].used = false;
-    for (size_t i = 0; i < FILES; i++) {
-        if (w->files[i].path[0] != '\0')
-            watch_way(w, w->files[i].path);
+    for (size_t i = 0; i < w->file_count; i++) {
+        watch_way(w, w->files[i].path);
+        if (w->files[i].is_directory)
+            directory_use(w, w->files[i].path);
     }
     for (size_t i = 0; i < DIRECTORIES; i++) {
         if (w->directories[i].path && !w->directories[i].used)
@@ -235,7 +256,7 @@ static void watch_directories(struct reload_watch *w)
 
 // --- Events ---
 
-static void note_change(struct reload_watch *w)
+static void note_change(struct file_watch *w)
 {
     uint64_t now_ns = loop_now_ns(w->loop);
     if (w->dirty_ns == 0)
@@ -246,10 +267,10 @@ static void note_change(struct reload_watch *w)
 }
 
 // Marks what it saw, so that each change of a file that is being written moves the debounce on.
-static void look(struct reload_watch *w, bool racy_too)
+static void look(struct file_watch *w, bool racy_too)
 {
     bool dirty = false;
-    for (size_t i = 0; i < FILES; i++) {
+    for (size_t i = 0; i < w->file_count; i++) {
         struct file *f = &w->files[i];
         if (!file_is_dirty(f) && !(racy_too && f->racy))
             continue;
@@ -273,12 +294,11 @@ static void on_poll(void *user)
 
 static void on_debounce(void *user)
 {
-    struct reload_watch *w = user;
+    struct file_watch *w = user;
     w->dirty_ns = 0;
     bool changed = false;
-    for (size_t i = 0; i < FILES; i++) {
-        if (w->files[i].path[0] != '\0')
-            changed = file_settle(&w->files[i]) || changed;
+    for (size_t i = 0; i < w->file_count; i++) {
+        changed = file_settle(&w->files[i]) || changed;
     }
     watch_directories(w);
     if (changed)
@@ -287,12 +307,11 @@ static void on_debounce(void *user)
 
 // --- Outside ---
 
-DEFINE_CLEANUP(struct reload_watch *, reload_watch_free);
+DEFINE_CLEANUP(struct file_watch *, file_watch_free);
 
-int reload_watch_new(struct loop *l, void (*changed)(void *user), void *user,
-                     struct reload_watch **out)
+int file_watch_new(struct loop *l, void (*changed)(void *user), void *user, struct file_watch **out)
 {
-    cleanup(reload_watch_freep) struct reload_watch *w = calloc(1, sizeof(*w));
+    cleanup(file_watch_freep) struct file_watch *w = calloc(1, sizeof(*w));
     if (!w)
         return -ENOMEM;
     w->loop = l;
@@ -303,59 +322,85 @@ int reload_watch_new(struct loop *l, void (*changed)(void *user), void *user,
         r = loop_timer_new(l, on_poll, w, &w->poll);
     if (r < 0)
         return r;
-    reload_watch_set_timing(w, DEBOUNCE_NS, POLL_NS);
+    file_watch_set_timing(w, DEBOUNCE_NS, POLL_NS);
     *out = TAKE_PTR(w);
     return 0;
 }
 
-void reload_watch_set_timing(struct reload_watch *w, uint64_t debounce_ns, uint64_t poll_ns)
+void file_watch_set_timing(struct file_watch *w, uint64_t debounce_ns, uint64_t poll_ns)
 {
     w->debounce_ns = debounce_ns;
     loop_timer_every(w->poll, poll_ns);
 }
 
-// Absolute, so that a change of the working directory does not matter. "" when there is none or it
-// is too long.
-static void make_absolute(const char *path, char *out, size_t out_bytes)
+// Absolute, so that a change of the working directory does not matter. NULL: no memory.
+static char *make_absolute(const char *path)
 {
-    out[0] = '\0';
-    if (!path || path[0] == '\0')
-        return;
-    struct buf b = BUF_INIT(out_bytes - 1);
     char here[PATH_MAX];
-    if (path[0] != '/' && getcwd(here, sizeof(here))) {
-        buf_add_str(&b, here);
-        buf_add_char(&b, '/');
-    }
+    if (path[0] == '/' || !getcwd(here, sizeof(here)))
+        return sv_dup(sv_from(path));
+    struct buf b = BUF_INIT(2 * (size_t)PATH_MAX);
+    buf_add_str(&b, here);
+    buf_add_char(&b, '/');
     buf_add_str(&b, path);
-    if (!b.error)
-        sv_copy(out, out_bytes, buf_sv(&b));
+    char *out = sv_dup(buf_sv(&b));
     buf_deinit(&b);
+    return out;
 }
 
-void reload_watch_set(struct reload_watch *w, const char *first, const char *second)
+static void files_free(struct file *files, size_t count)
 {
-    const char *const paths[FILES] = {first, second};
-    struct file before[FILES];
-    memcpy(before, w->files, sizeof(before));
-    for (size_t i = 0; i < FILES; i++) {
-        struct file *f = &w->files[i];
-        *f = (struct file){0};
-        make_absolute(paths[i], f->path, sizeof(f->path));
-        if (f->path[0] == '\0')
-            continue;
-        const struct file *known = NULL;
-        for (size_t n = 0; n < FILES && !known; n++)
-            known = strcmp(before[n].path, f->path) == 0 ? &before[n] : NULL;
-        if (known)
-            *f = *known;
-        else
-            (void)file_settle(f);
-    }
-    watch_directories(w);
+    for (size_t i = 0; i < count; i++)
+        free(files[i].path);
+    free(files);
 }
 
-void reload_watch_free(struct reload_watch *w)
+static const struct file *file_find(const struct file_watch *w, const char *path)
+{
+    for (size_t i = 0; i < w->file_count; i++) {
+        if (strcmp(w->files[i].path, path) == 0)
+            return &w->files[i];
+    }
+    return NULL;
+}
+
+static bool file_start(const struct file_watch *w, const char *path, struct file *f)
+{
+    char *own = make_absolute(path);
+    if (!own)
+        return false;
+    const struct file *known = file_find(w, own);
+    if (known)
+        *f = *known;
+    f->path = own;
+    if (!known)
+        (void)file_settle(f);
+    return true;
+}
+
+int file_watch_set(struct file_watch *w, const char *const *paths, size_t count)
+{
+    size_t most = count < FILE_WATCH_MAX ? count : FILE_WATCH_MAX, kept = 0;
+    struct file *files = calloc(most + 1, sizeof(*files));
+    if (!files)
+        return -ENOMEM;
+    for (size_t i = 0; i < most; i++) {
+        if (!paths[i] || paths[i][0] == '\0')
+            continue;
+        if (!file_start(w, paths[i], &files[kept])) {
+            files_free(files, kept);
+            return -ENOMEM;
+        }
+        kept++;
+    }
+    files_free(w->files, w->file_count);
+    w->files = files;
+    w->file_count = kept;
+    watch_directories(w);
+    return 0;
+}
+
+void file_watch_free(struct file_watch *w)
 {
     if (!w)
         return;
@@ -363,5 +408,6 @@ void reload_watch_free(struct reload_watch *w)
     loop_timer_free(w->poll);
     for (size_t i = 0; i < DIRECTORIES; i++)
         directory_clear(&w->directories[i]);
+    files_free(w->files, w->file_count);
     free(w);
 }
