@@ -112,3 +112,9 @@
 
 // Reading metrics: kube-state-metrics, one of the longest pages, has 500 families.
 #define LIMIT_PARSE_FAMILIES (1u << 16) // 24 B each and 8 B of table
+
+// Agent: events that wait for a file, a pipe or a TCP server; a node makes some 100 KiB a minute.
+#define LIMIT_EVENT_OUTPUT_BYTES (16u << 20)
+#define LIMIT_CONFIG_MESSAGES_BYTES (256u << 10) // everything that is wrong with a configuration
+#define LIMIT_AGENT_PAGE_BYTES (1u << 20)
+#define LIMIT_AGENT_TARGETS_BYTES (32u << 20) // /targets: 10,000 targets of a cluster's pods

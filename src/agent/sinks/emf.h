@@ -15,7 +15,8 @@ struct emf_event { // borrowed for the call
     struct sv log_group, log_stream;
     struct sv text; // one JSON object, no line end
     int64_t timestamp_ms;
-    unsigned samples; // that it carries, for counting what is lost with it
+    uint64_t interval_ns; // of the target that it is from
+    unsigned samples;     // that it carries, for counting what is lost with it
 };
 
 struct emf_options {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A new configuration is read and checked whole before anything of it is taken; until then, and
+// after any problem, the old one goes on. Series keep what they know.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/app_internal.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+void agent_log_lines(bool is_error, const struct buf *lines)
+{
+    struct sv rest = buf_sv(lines), line;
+    while (sv_next(&rest, '\n', &line)) {
+        if (line.len == 0)
+            continue;
+        if (is_error)
+            log_error("configuration is wrong", LOG_SV("problem", line));
+        else
+            log_warn("configuration", LOG_SV("warning", line));
+    }
+}
+
+static void on_changed(void *user)
+{
+    (void)agent_reload(user, "file changed");
+}
+
+int agent_watch_files(struct agent *a, const struct buf *paths)
+{
+    const char *list[FILE_WATCH_MAX];
+    size_t count = 0;
+    int r = a->watch ? 0 : file_watch_new(a->loop, on_changed, a, &a->watch);
+    if (r < 0)
+        return r;
+    char *text = sv_dup(buf_sv(paths)), *next = text;
+    if (!text)
+        return -ENOMEM;
+    for (char *end; count < FILE_WATCH_MAX && (end = strchr(next, '\n')); next = end + 1) {
+        *end = '\0';
+        list[count++] = next;
+    }
+    r = file_watch_set(a->watch, list, count);
+    free(text);
+    return r;
+}
+
+static bool texts_differ(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") != 0;
+}
+
+// What cannot change while we run.
+static void warn_of_restart(const struct agent *a, const struct agent_config *next)
+{
+    const struct cw_config *was = a->config.cw, *is = next->cw;
+    if (a->config.output.kind != next->output.kind ||
+        texts_differ(a->config.output.where, next->output.where))
+        log_warn("another output needs a restart");
+    if (texts_differ(was->spool_directory, is->spool_directory) ||
+        was->spool_max_bytes != is->spool_max_bytes ||
+        was->spool_max_age_ns != is->spool_max_age_ns)
+        log_warn("another spool needs a restart");
+}
+
+static int take_scraping(struct agent *a)
+{
+    int r = emf_set_config(a->emf, a->config.cw, agent_cluster(a));
+    if (r == 0)
+        r = scraper_set_config(a->scraper, prom_config_ref(a->config.prom));
+    if (r == 0)
+        r = agent_discover(a);
+    if (r == 0)
+        scraper_renew_series(a->scraper);
+    return r;
+}
+
+static void take(struct agent *a, struct agent_config *next)
+{
+    warn_of_restart(a, next);
+    struct agent_config before = a->config;
+    a->config = *next;
+    a->config.output = before.output; // with its text
+    before.output = (struct cw_output){0};
+    next->cw = NULL;
+    next->prom = NULL;
+    int r = agent_set_place(a);
+    if (r == 0 && a->emf)
+        r = take_scraping(a);
+    if (a->delivery)
+        delivery_set_flush(a->delivery, a->config.cw->flush_ns);
+    if (r < 0)
+        log_error("configuration could not be taken in whole", LOG_ERRNO(r));
+    agent_config_deinit(&before);
+}
+
+int agent_reload(struct agent *a, const char *why)
+{
+    struct buf errors = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    struct buf warnings = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    struct buf watched = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    struct agent_config next = {0};
+    if (a->is_ending || !a->emf) // one that is still starting has just read it
+        return -EBUSY;
+    int r = agent_config_load(a->options, a->env.environment, &next, &errors, &warnings, &watched);
+    agent_log_lines(true, &errors);
+    agent_log_lines(false, &warnings);
+    if (agent_watch_files(a, &watched) < 0)
+        log_warn("no memory to watch the files that were named last", LOG_LIMIT("watch"));
+    a->reloads++;
+    a->config_ok = r == 0;
+    if (r < 0) {
+        a->reload_failures++;
+        log_error("new configuration is refused, the one before goes on", LOG_STR("why", why));
+    } else {
+        take(a, &next);
+        a->config_ok_wall_ns = clock_wall_ns();
+        log_info("configuration read", LOG_STR("why", why),
+                 LOG_U64("jobs", a->config.prom->job_count),
+                 LOG_U64("declarations", a->config.cw->declaration_count));
+    }
+    agent_config_deinit(&next);
+    buf_deinit(&errors);
+    buf_deinit(&warnings);
+    buf_deinit(&watched);
+    return r;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int load_prometheus(const struct agent_options *options, const struct cw_config *cw,
+                           struct prom_config **out, struct buf *errors, struct buf *watched)
+{
+    const char *path = options->flags.prometheus_config;
+    if (path[0] == '\0' && cw->prometheus_text)
+        return prom_config_parse(sv_from(cw->prometheus_text), cw->prometheus_text_name, out,
+                                 errors);
+    if (path[0] == '\0')
+        path = cw->prometheus_path;
+    buf_add_str(watched, path);
+    buf_add_char(watched, '\n');
+    return prom_config_load(path, out, errors);
+}
+
+static int check_section(const struct cw_config *cw, const struct agent_options *options,
+                         struct buf *errors)
+{
+    if (cw->has_prometheus || options->flags.prometheus_config[0] != '\0')
+        return 0;
+    buf_add_str(errors, "logs.metrics_collected.prometheus: expected this section in the "
+                        "configuration, or --prometheus-config\n");
+    return -EINVAL;
+}
+
+static int check_scope(const struct cw_config *cw, const struct agent_options *options,
+                       struct buf *errors)
+{
+    if (!cw->scope_node || options->node_name[0] != '\0')
+        return 0;
+    buf_add_str(errors, "podgpu.scope is \"node\", and the node is not known: set --node-name, "
+                        "NODE_NAME or K8S_NODE_NAME\n");
+    return -EINVAL;
+}
+
+// All of them are asked, so that a person hears of everything at once.
+static int first_of(int a, int b)
+{
+    return a < 0 ? a : b;
+}
+
+static int set_output(struct agent_config *c, const struct cw_output *from)
+{
+    c->output.kind = from->kind;
+    c->output.where = from->where ? sv_dup(sv_from(from->where)) : NULL;
+    return from->where && !c->output.where ? -ENOMEM : 0;
+}
+
+int agent_config_load(const struct agent_options *options, char *const *environment,
+                      struct agent_config *out, struct buf *errors, struct buf *warnings,
+                      struct buf *watched)
+{
+    struct agent_config c = {0};
+    const struct cw_sources from = {
+        .path = options->flags.config[0] != '\0' ? options->flags.config : NULL,
+        .environment = environment,
+        .compat = options->compat,
+    };
+    if (from.path) {
+        buf_add_str(watched, from.path);
+        buf_add_char(watched, '\n');
+    }
+    int r = cw_config_load(&from, &c.cw, errors, warnings);
+    if (r < 0)
+        return r;
+    cw_config_add_watched(c.cw, watched);
+    r = check_section(c.cw, options, errors);
+    if (r == 0)
+        r = load_prometheus(options, c.cw, &c.prom, errors, watched);
+    r = first_of(r, check_scope(c.cw, options, errors));
+    r = first_of(r, set_output(&c, options->has_output ? &options->output : &c.cw->output));
+    if (r < 0) {
+        agent_config_deinit(&c);
+        return r;
+    }
+    *out = c;
+    return 0;
+}
+
+void agent_config_deinit(struct agent_config *c)
+{
+    cw_config_unref(c->cw);
+    prom_config_unref(c->prom);
+    free(c->output.where);
+    *c = (struct agent_config){0};
+}
