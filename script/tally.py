@@ -2,7 +2,10 @@
 """Adds up the stages of script/test: tally.py STAGES. Prints `N passed, N failed, N skipped`; status 1 when any failed.
 
 Each line of STAGES is a stage's name, exit status and result file (meson's JSON lines or JUnit XML; "-": the stage is
-one test itself), with tabs between. A stage that ended badly without a failed test in its file counts as one."""
+one test itself), with tabs between. A stage that ended badly without a failed test in its file counts as one. A stage
+named "... again" ran failed tests of another once more: those that passed are no failures.
+tally.py --failed RESULT prints the tests that failed in a JUnit file, as pytest takes them; nothing where something
+else went wrong, too."""
 import json
 import pathlib
 import sys
@@ -43,14 +46,38 @@ def of_stage(status, result):
     return passed, failed, skipped
 
 
+def failed_tests(path):
+    """file::test of each failed one; none when a failure can't be run by its name."""
+    names = []
+    try:
+        cases = list(ElementTree.parse(path).getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError):
+        return []
+    for case in cases:
+        if case.find("failure") is None and case.find("error") is None:
+            continue
+        if not case.get("file"):
+            return []
+        module = case.get("file").removesuffix(".py").replace("/", ".")
+        inside = case.get("classname").removeprefix(module).strip(".").split(".")
+        names.append("::".join([case.get("file"), *filter(None, inside), case.get("name")]))
+    return sorted(set(names))
+
+
 def main(stages):
     total = [0, 0, 0]
     for line in pathlib.Path(stages).read_text().splitlines():
-        _, status, result = line.split("\t")
-        total = [t + n for t, n in zip(total, of_stage(int(status), result))]
+        name, status, result = line.split("\t")
+        passed, failed, skipped = of_stage(int(status), result)
+        if name.endswith(" again"):
+            passed, failed, skipped = passed, -passed, 0
+        total = [t + n for t, n in zip(total, (passed, failed, skipped))]
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
     return 1 if total[1] or not total[0] else 0
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--failed":
+        print("".join(name + "\n" for name in failed_tests(sys.argv[2])), end="")
+        sys.exit(0)
     sys.exit(main(sys.argv[1]))

@@ -163,6 +163,7 @@ def test_an_unknown_lane_or_build_is_refused_before_anything_is_done():
 
 
 JUNIT = '<testsuites><testsuite tests="9" failures="{f}" errors="{e}" skipped="2"></testsuite></testsuites>'
+AGAIN = '<testsuites><testsuite tests="{n}" failures="{f}" errors="0" skipped="0"></testsuite></testsuites>'
 MESON = '{{"name": "a", "result": "OK"}}\n{{"name": "b", "result": "SKIP"}}\n{{"name": "c", "result": "{r}"}}\n'
 
 
@@ -177,6 +178,12 @@ MESON = '{{"name": "a", "result": "OK"}}\n{{"name": "b", "result": "SKIP"}}\n{{"
     ([("build", 0, "-"), ("programs", 124, "")], "1 passed, 1 failed, 0 skipped", 1),
     ([("build", 0, "-"), ("programs", 0, None)], "1 passed, 1 failed, 0 skipped", 1),
     ([], "0 passed, 0 failed, 0 skipped", 1),
+    # What was run again alone: passed there counts, failed there stays a failure.
+    ([("programs", 1, JUNIT.format(f=2, e=0)), ("plain again", 0, AGAIN.format(n=2, f=0))],
+     "7 passed, 0 failed, 2 skipped", 0),
+    ([("programs", 1, JUNIT.format(f=2, e=0)), ("plain again", 1, AGAIN.format(n=2, f=1))],
+     "6 passed, 1 failed, 2 skipped", 1),
+    ([("programs", 1, JUNIT.format(f=2, e=0)), ("plain again", 124, "")], "5 passed, 2 failed, 2 skipped", 1),
 ])
 def test_the_tally_counts_what_failed_and_what_could_not_run(tmp_path, stages, says, status):
     lines = []
@@ -189,6 +196,26 @@ def test_the_tally_counts_what_failed_and_what_could_not_run(tmp_path, stages, s
     done = subprocess.run([sys.executable, SCRIPT / "tally.py", tmp_path / "stages.tsv"], capture_output=True, text=True,
                           check=False)
     assert (done.stdout, done.stderr, done.returncode) == (says + "\n", "", status)
+
+
+def test_what_failed_is_named_so_that_it_can_be_run_again(tmp_path):
+    test = tmp_path / "tests" / "test_x.py"
+    test.parent.mkdir()
+    test.write_text("import pytest\nclass TestA:\n    @pytest.mark.parametrize('p', ['a b', 'c::d'])\n"
+                    "    def test_in(self, p): assert p != 'a b'\ndef test_f(): assert False\ndef test_g(): pass\n")
+    def run(*args):
+        return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1",
+                               f"--junitxml={tmp_path}/r.xml", *args], cwd=tmp_path, capture_output=True, check=False)
+    def failed():
+        return subprocess.run([sys.executable, SCRIPT / "tally.py", "--failed", tmp_path / "r.xml"], capture_output=True,
+                              text=True, check=True).stdout.splitlines()
+    run("tests")
+    names = failed()
+    assert names == ["tests/test_x.py::TestA::test_in[a b]", "tests/test_x.py::test_f"]
+    run(*names)
+    assert failed() == names
+    run("tests/test_x.py::test_g")
+    assert failed() == []
 
 
 # --- All of them ---
