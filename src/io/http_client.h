@@ -39,6 +39,7 @@ struct http_client_request {
     const char *method; // "GET", "POST", "PUT"
     const char *url;
     const char *const *headers; // "Name: value", NULL-ended; may be NULL
+    const char *user_agent;     // NULL: "podgpu/VERSION"; not signed, unlike a header of that name
     struct sv body;             // copied
     struct http_tls tls;
     struct http_sign sign;

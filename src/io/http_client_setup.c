@@ -338,7 +338,8 @@ static void set_basics(struct setup *s, const struct http_client_request *r)
     set_long(s, CURLOPT_NOSIGNAL, 1);
     set_long(s, CURLOPT_QUICK_EXIT, 1); // cancelling does not wait for a name's look-up
     set_long(s, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
-    set_pointer(s, CURLOPT_USERAGENT, "podgpu/" PODGPU_VERSION);
+    set_pointer(s, CURLOPT_USERAGENT,
+                is_given(r->user_agent) ? r->user_agent : "podgpu/" PODGPU_VERSION);
     if (r->accept_gzip)
         set_pointer(s, CURLOPT_ACCEPT_ENCODING, "gzip");
     set_long(s, CURLOPT_TIMEOUT_MS, (long)call->deadline_ms);

@@ -71,7 +71,7 @@ VENDOR = re.compile(r"^(nvml|cuda\w*|dcgm\w*)\.h$")
 # No I/O, no clock, no log: bytes and time come in as arguments.
 ENGINES = re.compile(
     r"^src/(metrics/.*|gpu/.*|codec/.*|exporter/(attribute|inventory|render|counters|config_file)\w*\.[ch]|"
-    r"agent/(labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
+    r"agent/(aws/logs_wire|labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
     r"kube/pod_resources_decoder\.c)$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')

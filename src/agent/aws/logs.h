@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CloudWatch Logs: one PutLogEvents of one batch, signed, with everything it may need first (log
-// group, its retention, stream). What to do after a failure is told as an outcome, not done here.
+// group, its retention, stream). What to do after a failure is told as an outcome, not done here,
+// with two exceptions: a wrong clock is set right by the service's Date and a refused key is
+// fetched anew, each once a request. Proxies are those of the environment, AWS_CA_BUNDLE is the CA.
 // Source: the CloudWatch Logs API reference, PutLogEvents.
 #pragma once
 
@@ -47,27 +49,36 @@ struct logs_result { // borrowed for the callback
 
 struct logs_options {
     const char *region;            // copied
-    const char *endpoint_override; // NULL: by region
+    const char *endpoint_override; // NULL or "": by region; see aws_logs_endpoint
     bool dualstack;
     unsigned retention_days; // of groups made here; 0: never expires
     unsigned deadline_s;     // of a request; 0: 30
 };
 
+// Where requests go: the override, else as aws_endpoint has it. It may leave the scheme away, which
+// is https then, and has no path. 0; -EINVAL with *err; -ENOMEM.
+int must_use aws_logs_endpoint(const struct aws_env *env, const struct logs_options *o,
+                               struct buf *out, struct error *err);
+
 struct aws_logs;
-// 0, -ENOMEM.
+// The credentials are watched by it alone, and outlive it. 0; -EINVAL: no endpoint, and
+// aws_logs_endpoint tells why; -ENOMEM.
 int must_use aws_logs_new(const struct aws_env *env, struct aws_credentials *credentials,
                           const struct logs_options *o, struct aws_logs **out);
-void aws_logs_free(struct aws_logs *l); // after its calls
+void aws_logs_free(struct aws_logs *l); // after its calls; allowed inside done
 struct logs_call;
-// Groups and streams are made on demand, one request at a time for each. The batch is copied. done
-// comes once, not from inside the call. 0, -ENOMEM.
+// Groups and streams are made on demand, one request at a time for each; what exists is left as it
+// is, its retention too. The batch is copied. At most LIMIT_LOGS_CONNECTIONS requests are under
+// way, the others queue. done comes once, not from inside the call. A connection that breaks while
+// it is reused is tried once more on a new one: the service may have the batch already. 0, -ENOMEM.
 int must_use aws_logs_put(struct aws_logs *l, const struct logs_batch *batch,
                           void (*done)(void *user, const struct logs_result *result), void *user,
                           struct logs_call **out);
 void logs_call_free(struct logs_call *c); // cancels; allowed inside done
 
 struct logs_stats {
-    uint64_t requests, failures; // of all operations
+    uint64_t requests; // of all operations
+    uint64_t failures; // of them; a group or stream found missing, or there already, is none
     uint64_t groups_created, streams_created;
     uint64_t throttled;
     int64_t clock_offset_s; // of the service's clock, as its Date headers tell
