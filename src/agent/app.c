@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wiring and life. A start goes through three steps: the place (region, credentials, cluster; some of
-// it asked over the network), then the sink, scraper and discovery, then an orderly end: no new
+// Wiring and life. A start goes through three steps: the place (region, credentials, cluster; some
+// of it asked over the network), then the sink, scraper and discovery, then an orderly end: no new
 // scrapes, what was gathered is flushed, sent, or left in the spool.
 #include "agent/app.h"
 

@@ -35,8 +35,8 @@ struct agent {
     struct delivery *delivery;
     struct event_output *output;
     void (*drained)(void *user); // who waits for the end of a drain
-    uint64_t event_bytes;  // with CloudWatch's overhead, since start
-    double month_bytes;    // what the events of the round that is counted make in 30 days
+    uint64_t event_bytes;        // with CloudWatch's overhead, since start
+    double month_bytes;          // what the events of the round that is counted make in 30 days
     bool counts_month;
 
     struct emf *emf; // NULL until the place is known
@@ -59,19 +59,19 @@ struct agent {
 };
 
 // app.c
-void agent_begin(struct agent *a);            // the place is known
+void agent_begin(struct agent *a);                                      // the place is known
 void agent_fail(struct agent *a, const char *phrase, const char *text); // ends with status 1
 void agent_end(struct agent *a, int status);  // in order: what is there is shipped or spooled
 int must_use agent_discover(struct agent *a); // from the configuration in force
 
 // app_place.c
-void agent_find_place(struct agent *a); // then agent_begin or agent_fail
-int must_use agent_set_place(struct agent *a); // after a reload: what the new configuration says
+void agent_find_place(struct agent *a);           // then agent_begin or agent_fail
+int must_use agent_set_place(struct agent *a);    // after a reload: what the new configuration says
 const char *agent_cluster(const struct agent *a); // NULL: none
 
 // app_ship.c
 int must_use agent_open_output(struct agent *a, struct error *err);
-int must_use agent_open_logs(struct agent *a); // or anew
+int must_use agent_open_logs(struct agent *a);                  // or anew
 void agent_on_event(void *user, const struct emf_event *event); // user: the agent
 // done is told once when all that was given is shipped, or at the deadline; perhaps from inside.
 void agent_drain(struct agent *a, void (*done)(void *user), uint64_t deadline_ns);

@@ -68,7 +68,8 @@ static void add_self(struct page *p, const struct agent *a)
     seconds(p, "podgpu_agent_start_time_seconds", a->started_wall_ns,
             "When this process started, in seconds since 1970.");
     gauge(p, "podgpu_agent_config_last_reload_successful", a->config_ok,
-          "Whether the configuration was last read without a problem (1); after one (0) the one before "
+          "Whether the configuration was last read without a problem (1); after one (0) the one "
+          "before "
           "stays.");
     seconds(p, "podgpu_agent_config_last_reload_success_timestamp_seconds", a->config_ok_wall_ns,
             "When a configuration was last taken, in seconds since 1970.");

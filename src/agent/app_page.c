@@ -251,8 +251,7 @@ static void serve_ready(const struct agent *a, struct http_request *request)
     struct buf out = BUF_INIT(4096);
     bool all = true;
     add_condition(&out, &all, a->emf != NULL, "region and cluster are known");
-    add_condition(&out, &all,
-                  a->discovery != NULL && a->ready_jobs >= a->config.prom->job_count,
+    add_condition(&out, &all, a->discovery != NULL && a->ready_jobs >= a->config.prom->job_count,
                   "discovery has looked at every job");
     add_condition(&out, &all, !a->is_ending, "running");
     buf_add_str(&out, all ? "ready\n" : "not ready\n");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines wait in one buffer, their ends in a list beside it. `written` bytes of the first one have
 // left. Descriptors that can be waited for (pipes, terminals, sockets) are written when they are
-// ready, files at once. The loop makes what it waits for non-blocking; standard output, which others
-// may share, becomes again what it was. A new connection begins with a whole line.
+// ready, files at once. The loop makes what it waits for non-blocking; standard output, which
+// others may share, becomes again what it was. A new connection begins with a whole line.
 #include "agent/event_output.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct event_output {
     struct cw_output to;
     int fd; // -1: none now
     bool is_borrowed;
-    int flags; // of a borrowed one, as it came
+    int flags;               // of a borrowed one, as it came
     bool is_file;            // always ready
     struct loop_fd *ready;   // NULL: a file, or no descriptor
     struct tcp_connect *tcp; // under way
@@ -122,8 +122,9 @@ static void note_failure(struct event_output *o, const char *text)
 {
     o->stats.failures++;
     sv_copy(o->error, sizeof(o->error), sv_from(text));
-    log_warn("events cannot be written, they wait", LOG_STR("to", o->to.where ? o->to.where : "stdout"),
-             LOG_STR("error", text), LOG_LIMIT("event output"));
+    log_warn("events cannot be written, they wait",
+             LOG_STR("to", o->to.where ? o->to.where : "stdout"), LOG_STR("error", text),
+             LOG_LIMIT("event output"));
     loop_timer_set(o->timer, clock_backoff_ns(o->attempt, RETRY_LEAST_NS, RETRY_MOST_NS), 0);
     if (o->attempt < 32)
         o->attempt++;

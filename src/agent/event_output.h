@@ -17,8 +17,8 @@ struct event_output_stats {
     uint64_t written_events, written_samples;
     uint64_t lost_events, lost_samples; // for want of room or memory
     uint64_t waiting_bytes;
-    uint64_t failures; // to write, open or connect
-    bool is_gone; // nobody reads our standard output any more
+    uint64_t failures;      // to write, open or connect
+    bool is_gone;           // nobody reads our standard output any more
     const char *last_error; // "" none; borrowed until the next turn
 };
 

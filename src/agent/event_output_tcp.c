@@ -16,7 +16,7 @@
 
 #define CONNECT_DEADLINE_NS (10 * NS_PER_S)
 
-struct lookup { // the pool's
+struct lookup {                // the pool's
     struct tcp_connect *owner; // NULL: nobody waits for it
     char host[256];
     char port[8];

@@ -2,14 +2,17 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/app.h"
 #include "agent/app_internal.h"
+#include "agent/lint.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "codec/yaml.h"
 
 static int fail(const struct error *err)
 {
@@ -50,6 +53,43 @@ static int print_check(const struct buf *errors, const struct buf *warnings, int
     return finish_stdout() == 0 && r == 0 ? 0 : 1;
 }
 
+// The text of prometheus.yaml once more, for the positions of its rules.
+static int parse_yaml(const struct agent_config *config, struct buf *text,
+                      struct yaml_document **out, struct error *err)
+{
+    const struct cw_config *cw = config->cw;
+    bool is_text =
+        cw->prometheus_text_name && strcmp(config->prom->file, cw->prometheus_text_name) == 0;
+    int r = 0;
+    if (is_text)
+        buf_add_str(text, cw->prometheus_text);
+    else
+        r = file_read(config->prom->file, text, err);
+    return r < 0 ? r : yaml_parse(buf_sv(text), config->prom->file, out, err);
+}
+
+static int print_lint(const struct agent_config *config, const struct buf *warnings)
+{
+    struct error err = ERROR_INIT;
+    struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
+    struct buf found = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    struct yaml_document *yaml = NULL;
+    int r = parse_yaml(config, &text, &yaml, &err);
+    struct lint l = {config->prom, config->cw, r == 0 ? yaml_root(yaml) : NULL, &found, 0};
+    if (r == 0)
+        r = lint_run(&l);
+    if (r < 0)
+        log_error("configuration could not be looked at", LOG_STR("error", err.text), LOG_ERRNO(r));
+    fwrite(warnings->data, 1, warnings->len, stdout);
+    fwrite(found.data, 1, found.len, stdout);
+    if (r == 0 && l.findings == 0)
+        printf("nothing to say\n");
+    yaml_document_free(yaml);
+    buf_deinit(&text);
+    buf_deinit(&found);
+    return finish_stdout() == 0 && r == 0 && l.findings == 0 ? 0 : 1;
+}
+
 static void log_ignored(const struct agent_config *config)
 {
     if (config->cw->ignored[0] != '\0')
@@ -83,8 +123,10 @@ static int with_config(const struct agent_options *options)
     struct agent_config config = {0};
     int status = 1;
     int r = agent_config_load(options, environ, &config, &errors, &warnings, &watched);
-    if (options->task == AGENT_CHECK) {
+    if (options->task == AGENT_CHECK || (options->task == AGENT_LINT && r < 0)) {
         status = print_check(&errors, &warnings, r);
+    } else if (options->task == AGENT_LINT) {
+        status = print_lint(&config, &warnings);
     } else {
         agent_log_lines(true, &errors);
         agent_log_lines(false, &warnings);

@@ -65,8 +65,7 @@ int agent_options_parse(int argc, char **argv, char **environment, struct agent_
 {
     struct agent_options o = {0};
     int positional = argc;
-    int r =
-        option_parse(&agent_option_table, argc, argv, environment, &o.flags, &positional, err);
+    int r = option_parse(&agent_option_table, argc, argv, environment, &o.flags, &positional, err);
     if (r != 0)
         return r;
     if (positional < argc)

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Source: prometheus.io/docs/prometheus/latest/configuration/configuration/#kubernetes_sd_config;
+// the labels of GPU exporters are those of dcgm-exporter and of podgpu-exporter.
+#include "agent/lint_internal.h"
+
+#define NODE (1u << PROM_KUBE_NODE)
+#define SERVICE (1u << PROM_KUBE_SERVICE)
+#define POD (1u << PROM_KUBE_POD)
+#define ENDPOINTS (1u << PROM_KUBE_ENDPOINTS)
+#define SLICE (1u << PROM_KUBE_ENDPOINTSLICE)
+#define INGRESS (1u << PROM_KUBE_INGRESS)
+#define BACKED (ENDPOINTS | SLICE)
+
+const struct lint_meta_label lint_meta_labels[] = {
+    {"namespace", SERVICE | POD | BACKED | INGRESS},
+    {"node_name", NODE},
+    {"node_provider_id", NODE},
+    {"node_label_*", NODE},
+    {"node_labelpresent_*", NODE},
+    {"node_annotation_*", NODE},
+    {"node_annotationpresent_*", NODE},
+    {"node_address_*", NODE},
+    {"service_name", SERVICE | BACKED},
+    {"service_annotation_*", SERVICE | BACKED},
+    {"service_annotationpresent_*", SERVICE | BACKED},
+    {"service_label_*", SERVICE | BACKED},
+    {"service_labelpresent_*", SERVICE | BACKED},
+    {"service_cluster_ip", SERVICE},
+    {"service_loadbalancer_ip", SERVICE},
+    {"service_external_name", SERVICE},
+    {"service_port_name", SERVICE},
+    {"service_port_number", SERVICE},
+    {"service_port_protocol", SERVICE},
+    {"service_type", SERVICE},
+    {"pod_name", POD | BACKED},
+    {"pod_ip", POD | BACKED},
+    {"pod_label_*", POD | BACKED},
+    {"pod_labelpresent_*", POD | BACKED},
+    {"pod_annotation_*", POD | BACKED},
+    {"pod_annotationpresent_*", POD | BACKED},
+    {"pod_container_init", POD | BACKED},
+    {"pod_container_name", POD | BACKED},
+    {"pod_container_id", POD | BACKED},
+    {"pod_container_image", POD | BACKED},
+    {"pod_container_port_name", POD | BACKED},
+    {"pod_container_port_number", POD | BACKED},
+    {"pod_container_port_protocol", POD | BACKED},
+    {"pod_ready", POD | BACKED},
+    {"pod_phase", POD | BACKED},
+    {"pod_node_name", POD | BACKED},
+    {"pod_host_ip", POD | BACKED},
+    {"pod_uid", POD | BACKED},
+    {"pod_controller_kind", POD | BACKED},
+    {"pod_controller_name", POD | BACKED},
+    {"endpoints_name", ENDPOINTS},
+    {"endpoints_label_*", ENDPOINTS},
+    {"endpoints_labelpresent_*", ENDPOINTS},
+    {"endpoints_annotation_*", ENDPOINTS},
+    {"endpoints_annotationpresent_*", ENDPOINTS},
+    {"endpoint_hostname", ENDPOINTS},
+    {"endpoint_node_name", ENDPOINTS},
+    {"endpoint_ready", ENDPOINTS},
+    {"endpoint_port_name", ENDPOINTS},
+    {"endpoint_port_protocol", ENDPOINTS},
+    {"endpoint_address_target_kind", ENDPOINTS},
+    {"endpoint_address_target_name", ENDPOINTS},
+    {"endpointslice_name", SLICE},
+    {"endpointslice_label_*", SLICE},
+    {"endpointslice_labelpresent_*", SLICE},
+    {"endpointslice_annotation_*", SLICE},
+    {"endpointslice_annotationpresent_*", SLICE},
+    {"endpointslice_address_type", SLICE},
+    {"endpointslice_address_target_kind", SLICE},
+    {"endpointslice_address_target_name", SLICE},
+    {"endpointslice_endpoint_conditions_ready", SLICE},
+    {"endpointslice_endpoint_conditions_serving", SLICE},
+    {"endpointslice_endpoint_conditions_terminating", SLICE},
+    {"endpointslice_endpoint_topology_*", SLICE},
+    {"endpointslice_endpoint_hostname", SLICE},
+    {"endpointslice_endpoint_node_name", SLICE},
+    {"endpointslice_endpoint_zone", SLICE},
+    {"endpointslice_port", SLICE},
+    {"endpointslice_port_name", SLICE},
+    {"endpointslice_port_protocol", SLICE},
+    {"ingress_name", INGRESS},
+    {"ingress_label_*", INGRESS},
+    {"ingress_labelpresent_*", INGRESS},
+    {"ingress_annotation_*", INGRESS},
+    {"ingress_annotationpresent_*", INGRESS},
+    {"ingress_class_name", INGRESS},
+    {"ingress_scheme", INGRESS},
+    {"ingress_host", INGRESS},
+    {"ingress_path", INGRESS},
+};
+const size_t lint_meta_label_count = ARRAY_SIZE(lint_meta_labels);
+
+const char *const lint_gpu_labels[] = {
+    "gpu",       "UUID",       "device",     "modelName",  "Hostname", "hostname",
+    "pod",       "namespace",  "container",  "pod_uid",    "GPU_I_ID", "GPU_I_PROFILE",
+    "err_code",  "err_msg",    "pci_bus_id", "xid",        "hpc_job",  "nvlink",
+    "nvswitch",  "cpu",        "cpucore",    "DCGM_FI_DRIVER_VERSION", "vgpu", NULL,
+};
