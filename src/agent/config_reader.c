@@ -359,8 +359,7 @@ static bool take_unit(struct sv *s, unsigned *out_shift)
     return rest > 0;
 }
 
-// "512KB", "1.5GiB", "1MB512KB"; 0 needs no unit.
-static bool parse_size(struct sv s, uint64_t *out)
+bool config_parse_size(struct sv s, uint64_t *out)
 {
     uint64_t total = 0;
     if (sv_equals(s, SV("0"))) {
@@ -393,7 +392,7 @@ bool config_read_size(struct config_reader *r, const struct yaml_node *n, uint64
 {
     if (yaml_is_null(n))
         return false;
-    bool good = n->kind == YAML_SCALAR && parse_size(n->scalar, out_bytes);
+    bool good = n->kind == YAML_SCALAR && config_parse_size(n->scalar, out_bytes);
     if (!good)
         config_unexpected(r, n, "a size as in 512KB or 10MB");
     return good;

@@ -69,6 +69,8 @@ bool config_read_bool(struct config_reader *r, const struct yaml_node *n, bool *
 bool config_read_count(struct config_reader *r, const struct yaml_node *n, uint64_t *out);
 bool config_read_duration(struct config_reader *r, const struct yaml_node *n, uint64_t *out_ns);
 bool config_read_size(struct config_reader *r, const struct yaml_node *n, uint64_t *out_bytes);
+// "512KB", "1.5GiB", "1MB512KB"; 0 needs no unit. False: it is no size.
+bool config_parse_size(struct sv s, uint64_t *out_bytes);
 bool config_read_path(struct config_reader *r, const struct yaml_node *n, char **out);
 bool config_read_list(struct config_reader *r, const struct yaml_node *n, struct config_list *out);
 // A list of sections, each read by read, which gets one that is zeroed. NULL and 0 for a null.

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/labels.h"
 #include "base/buf.h"
 #include "base/sv.h"
 #include "codec/regex.h"
@@ -61,25 +62,30 @@ struct cw_output {
 struct cw_config {
     unsigned refs; // owned by the loop
     // agent
-    char *region;   // NULL: to be found
-    char *role_arn; // logs.credentials.role_arn, else agent.credentials.role_arn; NULL
-    bool debug, use_dualstack;
-    bool add_host;  // omit_hostname false
-    char *hostname; // agent.hostname; NULL: the machine's
+    char *region;       // NULL: to be found
+    char *role_arn;     // logs.credentials.role_arn, else agent.credentials.role_arn; NULL
+    bool debug;         // agent.debug, or CWAGENT_LOG_LEVEL=DEBUG, or DEBUG is not empty
+    bool use_dualstack; // agent.use_dualstack_endpoint, or AWS_USE_DUALSTACK_ENDPOINT=true
+    bool add_host;      // omit_hostname false
+    char *hostname;     // agent.hostname; NULL: the machine's
     // logs
     uint64_t flush_ns;       // force_flush_interval; default 5 s
-    char *endpoint_override; // URL; NULL
+    char *endpoint_override; // http or https URL without user and password; NULL
     // logs.metrics_collected.prometheus
     bool has_prometheus; // the section is there
     char *cluster_name;  // NULL: to be found
-    char *log_group;     // may hold {Placeholders}; NULL: the default with the cluster's name
+    // logs.metrics_collected.kubernetes.cluster_name, which names the cluster in the agent's
+    // default log group (compat); NULL
+    char *kubernetes_cluster_name;
+    char *log_group; // may hold {Placeholders}; NULL: the default with the cluster's name
     // One of the two: a path (absolute), or the text that an env: reference gave and its name for
     // messages.
     char *prometheus_path;
     char *prometheus_text, *prometheus_text_name;
     bool has_emf_processor;
     bool disable_metric_extraction;
-    char *metric_namespace; // default: ContainerInsights/Prometheus in a container, else
+    char *metric_namespace; // default: ECS/ContainerInsights/Prometheus on ECS,
+                            // ContainerInsights/Prometheus in another container, else
                             // CWAgent/Prometheus
     struct cw_declaration *declarations;
     size_t declaration_count;
@@ -101,7 +107,8 @@ struct cw_config {
     struct cw_output output;          // default CW_OUTPUT_CLOUDWATCH
     bool has_output;                  // it was given
     bool compat;                      // as asked of cw_config_load
-    bool in_container;
+    bool in_container; // RUN_IN_CONTAINER=True, or the variables of Kubernetes or ECS are there
+    bool in_ecs;       // ECS_CONTAINER_METADATA_URI or _V4 is there, and not Kubernetes
     char *ignored; // "metrics, logs.metrics_collected.ecs": accepted without effect; "" for none
 };
 
@@ -137,6 +144,13 @@ void cw_config_unref(struct cw_config *c);
 // The files and directories that the configuration came from, to watch: appended to out, one path a
 // line.
 void cw_config_add_watched(const struct cw_config *c, struct buf *out);
+// Whether the declaration's matcher finds something in the values of its source labels, joined by
+// its separator; a label that is not there counts as empty. scratch holds the joined text
+// afterwards. When scratch is at its ceiling or out of memory it does not match: look at its error.
+bool cw_declaration_matches(const struct cw_declaration *d, const struct labels *l,
+                            struct buf *scratch);
+// Whether any of the declaration's selectors finds something in the metric's name.
+bool cw_declaration_selects(const struct cw_declaration *d, struct sv metric);
 // A CloudWatch unit by its exact name; NULL: there is none.
 const char *cw_unit_find(struct sv name);
 // "--output": cloudwatch, stdout, file:PATH, tcp:HOST:PORT. 0; -EINVAL with *err; -ENOMEM. where is

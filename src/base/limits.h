@@ -109,6 +109,15 @@
 #define LIMIT_PROM_JOBS 4096           // of a prometheus.yaml: people have some dozens
 #define LIMIT_PROM_CONFIG_BYTES (64u << 20) // of one, read: 60 times the largest file
 #define LIMIT_PROM_IGNORED_BYTES 4096       // names of keys without effect: there are 50, each once
+// cwagentconfig.json, which may be several files: a ConfigMap holds 1 MiB.
+#define LIMIT_CW_FILES 64
+#define LIMIT_CW_TEXT_BYTES (4u << 20)    // of all of them
+#define LIMIT_CW_CONFIG_BYTES (32u << 20) // read: texts are copied, small arrays stand beside them
+#define LIMIT_CW_IGNORED_BYTES 4096       // names of keys without effect; more are not named
+#define LIMIT_CW_DECLARATIONS 1024        // people have one a job
+#define LIMIT_CW_SELECTORS 8192           // of all declarations: some KB each
+#define LIMIT_CW_DIMENSION_SETS 1000      // of a declaration: each is a metric that is paid for
+#define LIMIT_CW_UNITS (1u << 14)
 
 // Reading metrics: kube-state-metrics, one of the longest pages, has 500 families.
 #define LIMIT_PARSE_FAMILIES (1u << 16) // 24 B each and 8 B of table
