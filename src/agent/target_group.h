@@ -11,10 +11,14 @@ struct target_group {
     struct arena arena;
     struct labels *targets; // before relabelling: __address__, __meta_*, labels of the group
     size_t count;
+    size_t capacity; // of targets
 };
 
 // Empty, one reference; capacity targets, each with room in the arena. NULL: no memory.
 struct target_group *target_group_new(size_t capacity, size_t max_bytes);
+// The next target, empty, with room for that many labels (more make it grow). NULL: no memory, or
+// capacity reached.
+struct labels *target_group_add(struct target_group *g, size_t label_count);
 struct target_group *target_group_ref(struct target_group *g);
 void target_group_unref(struct target_group *g);
 

@@ -133,3 +133,18 @@
 #define LIMIT_LOGS_GZIP_LEAST_BYTES (1u << 10) // below, gzip saves no packet
 #define LIMIT_LOGS_ANSWER_BYTES (64u << 10)    // CloudWatch Logs' are under 1 KB
 #define LIMIT_LOGS_MAKERS 4096 // groups and streams being made: as many as requests may be alive
+
+// Agent: targets and their scrapes.
+#define LIMIT_TARGETS (1u << 14)       // of a program: one connection each; nodes have dozens
+#define LIMIT_TARGET_GROUPS (1u << 16) // of a job: a kubernetes_sd_config gives one for each pod
+#define LIMIT_TARGET_GROUP_BYTES (64u << 20)   // labels of one group before relabelling
+#define LIMIT_TARGET_BUILD_BYTES (8u << 20)    // one target while it is relabelled
+#define LIMIT_SCRAPE_BODY_BYTES (64u << 20)    // the longest pages seen have 40 MB
+#define LIMIT_SCRAPE_BODIES_BYTES (256u << 20) // of all scrapes under way together
+#define LIMIT_SCRAPES_ONCE 256 // under way at a time when all targets are asked at once
+#define LIMIT_HTTP_SECRET_BYTES (64u << 10) // a token or password in a file; headers end before
+
+// Agent: discovery.
+#define LIMIT_SD_FILES 1024                   // that one file_sd_config's patterns lead to
+#define LIMIT_SD_TARGETS (1u << 16)           // of one document
+#define LIMIT_SD_DIRECTORY_ENTRIES (1u << 16) // looked at for one pattern
