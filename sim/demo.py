@@ -33,6 +33,8 @@ def parse_arguments(argv):
                         help="port of /metrics on 127.0.0.1; 0: any free one (default: 9400, or a free one if that is "
                              "taken)")
     parser.add_argument("--seconds", type=float, help="end by itself after this time")
+    parser.add_argument("--cloudwatch", action="store_true",
+                        help="run podgpu-agent, too: it ships the metrics to a CloudWatch Logs on this machine and to a file")
     arguments = parser.parse_args(ours)
     if not run_node.scenario_path(arguments.scenario).is_file():
         parser.error(f"no scenario '{arguments.scenario}'; there are: {', '.join(names)}")
@@ -157,14 +159,20 @@ def run(arguments, extra):
         signal.signal(signo, lambda *_: ending.set())
     with run_node.SimNode(arguments.scenario) as node:
         exporter = Exporter(node, usual_port() if arguments.port is None else arguments.port, extra)
+        agent, shipped = None, True
         try:
             page = exporter.wait_ready()
             if exporter.process.poll() is None:
                 tell(arguments, node, exporter, page)
+            if arguments.cloudwatch and exporter.process.poll() is None:
+                from demo_cloudwatch import Agent
+                agent = Agent(node.directory, f"127.0.0.1:{exporter.port}")
+                shipped = agent.tell()
             until = time.monotonic() + (arguments.seconds if arguments.seconds is not None else float("inf"))
             while not ending.wait(0.1) and exporter.process.poll() is None and time.monotonic() < until:
                 pass
         finally:
+            agent_status = agent.end() if agent else 0
             exporter.end()
             status = exporter.wait_end()
         served = page is not None and bool(samples(page, "DCGM_FI_DEV_FB_USED") or samples(page, "podgpu_gpu_up"))
@@ -173,6 +181,9 @@ def run(arguments, extra):
         return 1
     if not served and not extra:
         print("demo: podgpu-exporter showed no device")
+        return 1
+    if agent_status != 0 or not shipped:
+        print(f"demo: podgpu-agent {'shipped no event' if not shipped else f'ended with status {agent_status}'}")
         return 1
     print("demo: ended; podgpu-exporter had status 0")
     return 0
