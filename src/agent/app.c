@@ -206,7 +206,7 @@ static int begin(struct agent *a)
 void agent_begin(struct agent *a)
 {
     struct error err = ERROR_INIT;
-    int r = a->options->flags.estimate ? 0 : agent_open_output(a, &err);
+    int r = a->options->flags.estimate ? 0 : agent_open_outputs(a, &err);
     if (r == 0)
         r = begin(a);
     if (r < 0) {
@@ -250,19 +250,20 @@ static void on_tick(void *user)
     if (a->emf)
         emf_flush(a->emf, wall_ms(), false);
     tell_summary(a);
-    struct event_output_stats s = {0};
-    if (a->output)
-        event_output_get_stats(a->output, &s);
-    if (s.is_gone)
-        agent_fail(a, "nobody reads the events any more", "standard output is closed");
+    for (size_t i = 0; i < a->output_count; i++) {
+        struct event_output_stats s;
+        event_output_get_stats(a->outputs[i], &s);
+        if (s.is_gone)
+            agent_fail(a, "nobody reads the events any more", "standard output is closed");
+    }
 }
 
 static void on_signal(void *user, int signo)
 {
     struct agent *a = user;
     if (signo == SIGHUP) {
-        if (a->output)
-            event_output_reopen(a->output);
+        for (size_t i = 0; i < a->output_count; i++)
+            event_output_reopen(a->outputs[i]);
         (void)agent_reload(a, "SIGHUP");
         return;
     }
@@ -372,7 +373,8 @@ void agent_free(struct agent *a)
     scraper_free(a->scraper);
     emf_free(a->emf);
     delivery_free(a->delivery);
-    event_output_free(a->output);
+    for (size_t i = 0; i < a->output_count; i++)
+        event_output_free(a->outputs[i]);
     aws_logs_free(a->logs);
     aws_credentials_free(a->credentials);
     file_watch_free(a->watch);

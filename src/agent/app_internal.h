@@ -30,10 +30,12 @@ struct agent {
     char region[64];   // "" not known
     char cluster[256]; // "" none
 
-    // app_ship.c; one of delivery and output
-    struct aws_logs *logs;
-    struct delivery *delivery;
-    struct event_output *output;
+    // app_ship.c
+    struct aws_logs *logs;     // NULL: nothing goes to CloudWatch
+    struct delivery *delivery; // the same
+    struct event_output *outputs[CW_OUTPUTS_MAX];
+    size_t output_count;
+    unsigned draining;           // outputs that are not empty yet
     void (*drained)(void *user); // who waits for the end of a drain
     uint64_t event_bytes;        // with CloudWatch's overhead, since start
     double month_bytes;          // what the events of the round that is counted make in 30 days
@@ -70,7 +72,7 @@ int must_use agent_set_place(struct agent *a);    // after a reload: what the ne
 const char *agent_cluster(const struct agent *a); // NULL: none
 
 // app_ship.c
-int must_use agent_open_output(struct agent *a, struct error *err);
+int must_use agent_open_outputs(struct agent *a, struct error *err);
 int must_use agent_open_logs(struct agent *a);                  // or anew
 void agent_on_event(void *user, const struct emf_event *event); // user: the agent
 // done is told once when all that was given is shipped, or at the deadline; perhaps from inside.

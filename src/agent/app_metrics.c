@@ -189,21 +189,41 @@ static void add_delivery(struct page *p, const struct agent *a)
     line(p, "podgpu_agent_clock_offset_seconds", NULL, (double)l.clock_offset_s);
 }
 
-static void add_output(struct page *p, const struct agent *a)
+static void output_family(struct page *p, const struct agent *a, const char *name,
+                          enum text_type type, const char *help, size_t offset)
 {
-    struct event_output_stats s = {0};
-    if (!a->output)
+    if (a->output_count == 0)
         return;
-    event_output_get_stats(a->output, &s);
-    counter(p, "podgpu_agent_events_total", s.events, "Events given to the output.");
-    counter(p, "podgpu_agent_samples_total", s.samples, "Samples in them.");
-    counter(p, "podgpu_agent_written_events_total", s.written_events, "Events written.");
-    counter(p, "podgpu_agent_written_samples_total", s.written_samples, "Samples in them.");
-    family(p, "podgpu_agent_lost_events_total", TEXT_TYPE_COUNTER,
-           "Events that will not be delivered, by reason.");
-    labelled(p, "podgpu_agent_lost_events_total", "reason", "spool_full", s.lost_events);
-    gauge(p, "podgpu_agent_output_waiting_bytes", s.waiting_bytes, "Bytes that wait.");
-    counter(p, "podgpu_agent_output_failures_total", s.failures, "Failures to open or write.");
+    family(p, name, type, help);
+    for (size_t i = 0; i < a->output_count; i++) {
+        struct event_output_stats s;
+        event_output_get_stats(a->outputs[i], &s);
+        uint64_t value;
+        memcpy(&value, (const char *)&s + offset, sizeof(value));
+        buf_add_str(&p->text, name);
+        buf_add_char(&p->text, '{');
+        text_add_label(&p->text, "output", sv_from(event_output_kind(a->outputs[i])));
+        text_add_label(&p->text, "to", sv_from(event_output_place(a->outputs[i])));
+        buf_add_str(&p->text, "} ");
+        buf_add_u64(&p->text, value);
+        buf_add_char(&p->text, '\n');
+    }
+}
+
+static void add_outputs(struct page *p, const struct agent *a)
+{
+#define AT(member) offsetof(struct event_output_stats, member)
+    output_family(p, a, "podgpu_agent_output_events_total", TEXT_TYPE_COUNTER,
+                  "Events given to the output.", AT(events));
+    output_family(p, a, "podgpu_agent_output_written_events_total", TEXT_TYPE_COUNTER,
+                  "Events written.", AT(written_events));
+    output_family(p, a, "podgpu_agent_output_lost_events_total", TEXT_TYPE_COUNTER,
+                  "Events lost, because too many waited.", AT(lost_events));
+    output_family(p, a, "podgpu_agent_output_waiting_bytes", TEXT_TYPE_GAUGE,
+                  "Bytes that wait to be written.", AT(waiting_bytes));
+    output_family(p, a, "podgpu_agent_output_failures_total", TEXT_TYPE_COUNTER,
+                  "Failures to open, connect or write.", AT(failures));
+#undef AT
 }
 
 static void add_http(struct page *p, const struct agent *a)
@@ -222,7 +242,7 @@ struct http_body *agent_metrics_page(const struct agent *a)
     add_scraper(&p, a);
     add_emf(&p, a);
     add_delivery(&p, a);
-    add_output(&p, a);
+    add_outputs(&p, a);
     add_http(&p, a);
     size_t bytes = 0;
     char *text = p.text.error ? NULL : buf_take(&p.text, &bytes);

@@ -52,12 +52,20 @@ static bool texts_differ(const char *a, const char *b)
     return strcmp(a ? a : "", b ? b : "") != 0;
 }
 
+static bool outputs_differ(const struct agent_config *a, const struct agent_config *b)
+{
+    bool differ = a->output_count != b->output_count;
+    for (size_t i = 0; !differ && i < a->output_count; i++)
+        differ = a->outputs[i].kind != b->outputs[i].kind ||
+                 texts_differ(a->outputs[i].where, b->outputs[i].where);
+    return differ;
+}
+
 // What cannot change while we run.
 static void warn_of_restart(const struct agent *a, const struct agent_config *next)
 {
     const struct cw_config *was = a->config.cw, *is = next->cw;
-    if (a->config.output.kind != next->output.kind ||
-        texts_differ(a->config.output.where, next->output.where))
+    if (outputs_differ(&a->config, next))
         log_warn("another output needs a restart");
     if (texts_differ(was->spool_directory, is->spool_directory) ||
         was->spool_max_bytes != is->spool_max_bytes ||
@@ -80,12 +88,9 @@ static int take_scraping(struct agent *a)
 static void take(struct agent *a, struct agent_config *next)
 {
     warn_of_restart(a, next);
-    struct agent_config before = a->config;
-    a->config = *next;
-    a->config.output = before.output; // with its text
-    before.output = (struct cw_output){0};
-    next->cw = NULL;
-    next->prom = NULL;
+    struct agent_config before = {.cw = a->config.cw, .prom = a->config.prom};
+    a->config.cw = TAKE_PTR(next->cw);
+    a->config.prom = TAKE_PTR(next->prom);
     int r = agent_set_place(a);
     if (r == 0 && a->emf)
         r = take_scraping(a);

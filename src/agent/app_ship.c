@@ -6,7 +6,11 @@
 
 bool agent_sends_to_cloudwatch(const struct agent *a)
 {
-    return a->config.output.kind == CW_OUTPUT_CLOUDWATCH && !a->options->flags.estimate;
+    for (size_t i = 0; i < a->config.output_count && !a->options->flags.estimate; i++) {
+        if (a->config.outputs[i].kind == CW_OUTPUT_CLOUDWATCH)
+            return true;
+    }
+    return false;
 }
 
 void agent_on_event(void *user, const struct emf_event *event)
@@ -17,8 +21,8 @@ void agent_on_event(void *user, const struct emf_event *event)
     if (a->counts_month && event->interval_ns > 0)
         a->month_bytes +=
             (double)bytes * (30.0 * 86400) / ((double)event->interval_ns / (double)NS_PER_S);
-    if (a->output)
-        event_output_add(a->output, event->text, event->samples);
+    for (size_t i = 0; i < a->output_count; i++)
+        event_output_add(a->outputs[i], event->text, event->samples);
     if (!a->delivery)
         return;
     const struct delivery_event e = {
@@ -55,6 +59,8 @@ static void on_drained(void *user)
 {
     struct agent *a = user;
     void (*done)(void *user) = a->drained;
+    if (--a->draining > 0)
+        return;
     a->drained = NULL;
     if (done)
         done(a);
@@ -79,34 +85,42 @@ static int open_delivery(struct agent *a, struct error *err)
     return delivery_new(&o, &a->delivery, err);
 }
 
-int agent_open_output(struct agent *a, struct error *err)
+int agent_open_outputs(struct agent *a, struct error *err)
 {
-    if (agent_sends_to_cloudwatch(a))
-        return open_delivery(a, err);
-    return event_output_new(a->loop, &a->config.output, &a->output, err);
+    int r = agent_sends_to_cloudwatch(a) ? open_delivery(a, err) : 0;
+    for (size_t i = 0; r == 0 && i < a->config.output_count; i++) {
+        if (a->config.outputs[i].kind == CW_OUTPUT_CLOUDWATCH)
+            continue;
+        r = event_output_new(a->loop, &a->config.outputs[i], &a->outputs[a->output_count], err);
+        a->output_count += r == 0;
+    }
+    return r;
 }
 
+// One more than there are is counted, so that the last one that is told is the end, whoever it is.
 void agent_drain(struct agent *a, void (*done)(void *user), uint64_t deadline_ns)
 {
     a->drained = done;
+    a->draining = (unsigned)a->output_count + (a->delivery != NULL) + 1;
     if (a->delivery)
         delivery_drain(a->delivery, deadline_ns);
-    else if (a->output)
-        event_output_drain(a->output, on_drained, a);
-    else
-        on_drained(a);
+    for (size_t i = 0; i < a->output_count; i++)
+        event_output_drain(a->outputs[i], on_drained, a);
+    on_drained(a);
 }
 
 bool agent_all_shipped(const struct agent *a)
 {
     struct delivery_stats d = {0};
-    struct event_output_stats o = {0};
     if (a->delivery)
         delivery_get_stats(a->delivery, &d);
-    if (a->output)
-        event_output_get_stats(a->output, &o);
-    uint64_t lost = o.lost_events;
+    bool all = d.spool_batches == 0;
     for (size_t i = 0; i < DELIVERY_LOSS_COUNT; i++)
-        lost += d.lost_events[i];
-    return lost == 0 && d.spool_batches == 0 && o.waiting_bytes == 0;
+        all = all && d.lost_events[i] == 0;
+    for (size_t i = 0; i < a->output_count; i++) {
+        struct event_output_stats o;
+        event_output_get_stats(a->outputs[i], &o);
+        all = all && o.lost_events == 0 && o.waiting_bytes == 0;
+    }
+    return all;
 }

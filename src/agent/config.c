@@ -45,11 +45,16 @@ static int first_of(int a, int b)
     return a < 0 ? a : b;
 }
 
-static int set_output(struct agent_config *c, const struct cw_output *from)
+static int set_outputs(struct agent_config *c, const struct cw_output *from, size_t count)
 {
-    c->output.kind = from->kind;
-    c->output.where = from->where ? sv_dup(sv_from(from->where)) : NULL;
-    return from->where && !c->output.where ? -ENOMEM : 0;
+    for (size_t i = 0; i < count; i++) {
+        char *where = from[i].where ? sv_dup(sv_from(from[i].where)) : NULL;
+        if (from[i].where && !where)
+            return -ENOMEM;
+        c->outputs[i] = (struct cw_output){from[i].kind, where};
+        c->output_count++;
+    }
+    return 0;
 }
 
 int agent_config_load(const struct agent_options *options, char *const *environment,
@@ -74,7 +79,9 @@ int agent_config_load(const struct agent_options *options, char *const *environm
     if (r == 0)
         r = load_prometheus(options, c.cw, &c.prom, errors, watched);
     r = first_of(r, check_scope(c.cw, options, errors));
-    r = first_of(r, set_output(&c, options->has_output ? &options->output : &c.cw->output));
+    int copied = options->output_count ? set_outputs(&c, options->outputs, options->output_count)
+                                       : set_outputs(&c, &c.cw->output, 1);
+    r = first_of(r, copied);
     if (r < 0) {
         agent_config_deinit(&c);
         return r;
@@ -87,6 +94,7 @@ void agent_config_deinit(struct agent_config *c)
 {
     cw_config_unref(c->cw);
     prom_config_unref(c->prom);
-    free(c->output.where);
+    for (size_t i = 0; i < c->output_count; i++)
+        free(c->outputs[i].where);
     *c = (struct agent_config){0};
 }

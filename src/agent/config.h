@@ -10,7 +10,8 @@
 struct agent_config {
     struct cw_config *cw;
     struct prom_config *prom;
-    struct cw_output output; // of --output, else of the JSON; its text is owned
+    struct cw_output outputs[CW_OUTPUTS_MAX]; // of --output, else of the JSON; texts are owned
+    size_t output_count;                      // one at least
 };
 
 // 0; -ENOENT or -EINVAL: errors has every problem, one a line; -ENOMEM. warnings are appended on

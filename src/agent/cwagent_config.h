@@ -54,6 +54,8 @@ enum cw_output_kind {
     CW_OUTPUT_TCP,  // where: HOST:PORT
 };
 
+#define CW_OUTPUTS_MAX 4
+
 struct cw_output {
     enum cw_output_kind kind;
     char *where;

@@ -99,6 +99,16 @@ static void take_note(struct event_output *o, size_t n)
     buf_consume(&o->waiting, gone);
 }
 
+const char *event_output_place(const struct event_output *o)
+{
+    return o->to.where ? o->to.where : "";
+}
+
+const char *event_output_kind(const struct event_output *o)
+{
+    return o->to.kind == CW_OUTPUT_FILE ? "file" : o->to.kind == CW_OUTPUT_TCP ? "tcp" : "stdout";
+}
+
 bool event_output_is_empty(const struct event_output *o)
 {
     return o->first == o->count;

@@ -30,6 +30,8 @@ int must_use event_output_new(struct loop *l, const struct cw_output *to, struct
 void event_output_add(struct event_output *o, struct sv line, unsigned samples);
 // A file is opened anew by its name: after it was renamed by whoever rotates it.
 void event_output_reopen(struct event_output *o);
+const char *event_output_kind(const struct event_output *o);  // "stdout", "file", "tcp"
+const char *event_output_place(const struct event_output *o); // path, host and port, or ""
 bool event_output_is_empty(const struct event_output *o);
 // Tells, once, when nothing waits; at once when that is now.
 void event_output_drain(struct event_output *o, void (*drained)(void *user), void *user);

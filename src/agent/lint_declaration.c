@@ -51,8 +51,8 @@ static bool rule_sets(const struct lint_job *j, const struct yaml_node *rule, st
     const struct yaml_node *target = yaml_find(rule, "target_label");
     const struct yaml_node *sources = yaml_find(rule, "source_labels");
     struct source_check c = {j, !sources};
-    if (!target || (!sv_equals(target->scalar, name) &&
-                    sv_find_char(target->scalar, '$') == (size_t)-1))
+    if (!target ||
+        (!sv_equals(target->scalar, name) && sv_find_char(target->scalar, '$') == (size_t)-1))
         return false;
     lint_each_text(sources, check_source, &c);
     return c.any;
@@ -108,8 +108,7 @@ static enum origin origin_of(const struct lint *l, const struct lint_job *jobs, 
 {
     enum origin best = is_always_there(l, name) ? ORIGIN_KNOWN : ORIGIN_NONE;
     for (size_t i = 0; i < count && best != ORIGIN_KNOWN; i++) {
-        enum origin here =
-            jobs[i].is_about_gpus ? origin_in_job(&jobs[i], name, out) : ORIGIN_NONE;
+        enum origin here = jobs[i].is_about_gpus ? origin_in_job(&jobs[i], name, out) : ORIGIN_NONE;
         best = here > best ? here : best;
     }
     return best;
@@ -129,10 +128,11 @@ static void describe(const struct lint *l, enum origin o, const struct place *at
                      size_t bytes)
 {
     if (o == ORIGIN_LABELMAP)
-        (void)snprintf(out, bytes,
-                       "no rule of a job about GPUs sets it (only a label of that name on an object "
-                       "could, by the labelmap at %s:%u)",
-                       l->prom->file, at->line);
+        (void)snprintf(
+            out, bytes,
+            "no rule of a job about GPUs sets it (only a label of that name on an object "
+            "could, by the labelmap at %s:%u)",
+            l->prom->file, at->line);
     else
         (void)snprintf(out, bytes, "no rule of a job about GPUs sets it");
 }

@@ -178,12 +178,12 @@ static void check_path(struct lint *l, const struct lint_job *j)
     const struct yaml_node *path = yaml_find(j->node, "metrics_path");
     if (!path || !j->is_about_gpus || sv_equals(path->scalar, SV("/metrics")))
         return;
-    lint_problem(l, l->prom->file, path->line,
-                 "job '%s': GPU exporters answer /metrics, not %.*s%s; mend: metrics_path: /metrics",
-                 j->job->name, SV_FMT(path->scalar),
-                 sv_equals(path->scalar, SV("/api/v1/metrics/prometheus"))
-                     ? " (which is Fluent Bit's)"
-                     : "");
+    lint_problem(
+        l, l->prom->file, path->line,
+        "job '%s': GPU exporters answer /metrics, not %.*s%s; mend: metrics_path: /metrics",
+        j->job->name, SV_FMT(path->scalar),
+        sv_equals(path->scalar, SV("/api/v1/metrics/prometheus")) ? " (which is Fluent Bit's)"
+                                                                  : "");
 }
 
 static void check_discovery(struct lint *l, const struct lint_job *j)
@@ -191,10 +191,11 @@ static void check_discovery(struct lint *l, const struct lint_job *j)
     const struct prom_job *job = j->job;
     if (job->static_count || job->file_sd_count || job->http_sd_count || job->kube_sd_count)
         return;
-    lint_problem(l, l->prom->file, job->line,
-                 "job '%s': has no discovery that podgpu-agent knows, so it has no target; mend: add "
-                 "static_configs, file_sd_configs, http_sd_configs or kubernetes_sd_configs",
-                 job->name);
+    lint_problem(
+        l, l->prom->file, job->line,
+        "job '%s': has no discovery that podgpu-agent knows, so it has no target; mend: add "
+        "static_configs, file_sd_configs, http_sd_configs or kubernetes_sd_configs",
+        job->name);
 }
 
 void lint_job_run(struct lint *l, const struct lint_job *j)

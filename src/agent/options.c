@@ -47,16 +47,21 @@ static int read_words(struct agent_options *o, struct error *err)
     return 0;
 }
 
-static int read_output(struct agent_options *o, struct error *err)
+static int read_outputs(struct agent_options *o, struct error *err)
 {
+    const struct option_list *list = &o->flags.output;
     struct error inner = ERROR_INIT;
-    o->has_output = o->flags.output[0] != '\0';
-    if (!o->has_output)
-        return 0;
-    int r = cw_output_parse(sv_from(o->flags.output), &o->output, &inner);
-    if (r < 0)
-        return error_set(err, r, "--output (PODGPU_AGENT_OUTPUT): %s",
-                         inner.text[0] ? inner.text : strerror(-r));
+    if (list->count > CW_OUTPUTS_MAX)
+        return error_set(err, -EINVAL,
+                         "--output (PODGPU_AGENT_OUTPUT): expected %d at most, found %zu",
+                         CW_OUTPUTS_MAX, list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        int r = cw_output_parse(sv_from(list->items[i]), &o->outputs[i], &inner);
+        if (r < 0)
+            return error_set(err, r, "--output (PODGPU_AGENT_OUTPUT): %s",
+                             inner.text[0] ? inner.text : strerror(-r));
+        o->output_count++;
+    }
     return 0;
 }
 
@@ -75,7 +80,7 @@ int agent_options_parse(int argc, char **argv, char **environment, struct agent_
     if (r == 0)
         r = read_words(&o, err);
     if (r == 0)
-        r = read_output(&o, err);
+        r = read_outputs(&o, err);
     if (r < 0) {
         agent_options_deinit(&o);
         return r;
@@ -89,6 +94,7 @@ int agent_options_parse(int argc, char **argv, char **environment, struct agent_
 void agent_options_deinit(struct agent_options *o)
 {
     option_deinit(&agent_option_table, &o->flags);
-    free(o->output.where);
-    o->output.where = NULL;
+    for (size_t i = 0; i < o->output_count; i++)
+        free(o->outputs[i].where);
+    o->output_count = 0;
 }

@@ -9,7 +9,8 @@
 
 // As given: one member a flag of the table in options_table.c. Strings are never NULL.
 struct agent_flags {
-    char *config, *prometheus_config, *output, *compat;
+    char *config, *prometheus_config, *compat;
+    struct option_list output;
     char *listen, *web_config_file;
     char *node_name;
     char *log_format;
@@ -28,9 +29,9 @@ enum agent_task {
 struct agent_options {
     struct agent_flags flags; // owned
     enum agent_task task;
-    bool compat;             // --compat=cwagent
-    bool has_output;         // --output was given
-    struct cw_output output; // where is owned
+    bool compat;                              // --compat=cwagent
+    struct cw_output outputs[CW_OUTPUTS_MAX]; // of --output; where is owned
+    size_t output_count;                      // 0: it was not given
     enum log_format log_format;
     enum log_level log_level;
     const char *node_name; // --node-name, NODE_NAME, K8S_NODE_NAME; "" unknown

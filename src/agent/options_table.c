@@ -31,8 +31,10 @@ static const struct option_row rows[] = {
          "(docs/agent-configuration.md)."),
     TEXT("node-name", "NODE_NAME", node_name, NULL, CONFIGURATION,
          "This node, for podgpu.scope = node. $K8S_NODE_NAME is looked at, too."),
-    TEXT("output", "PODGPU_AGENT_OUTPUT", output, NULL, TASK,
-         "Where events go: cloudwatch (the default), stdout, file:PATH, tcp:HOST:PORT."),
+    {"output", NULL, "PODGPU_AGENT_OUTPUT", OPTION_LIST, AT(output), UNMARKED, NULL, 0, 0, TASK,
+     "Where events go: cloudwatch (the default), stdout, file:PATH, tcp:HOST:PORT. Several with "
+     "commas between.",
+     false},
     SWITCH("once", "PODGPU_AGENT_ONCE", once, TASK,
            "Scrape every target once, ship, end. Status 1 when a target was down or an event could "
            "not be shipped."),
