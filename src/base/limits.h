@@ -119,6 +119,12 @@
 #define LIMIT_CW_DIMENSION_SETS 1000      // of a declaration: each is a metric that is paid for
 #define LIMIT_CW_UNITS (1u << 14)
 
+// Agent: series.
+#define LIMIT_TARGET_SERIES                                                                        \
+    (1u << 20) // of one target: a large cluster's kube-state-metrics; 64 MiB
+#define LIMIT_SERIES_LABELS_BYTES                                                                  \
+    (1u << 20) // of one series, relabelling included; 500 B in practice
+
 // Reading metrics: kube-state-metrics, one of the longest pages, has 500 families.
 #define LIMIT_PARSE_FAMILIES (1u << 16) // 24 B each and 8 B of table
 
