@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scrape in two parts. Reading (read_page) finds each line's series, or makes it, and writes value
-// and attempt number into it; what it adds is taken back when the page fails. Giving (give) then
-// goes over the series in their order: who carries this attempt's number has a sample, who does not
-// has ended. So nothing reaches a sink before the whole page is known to be good, and nothing is
-// kept beside the series.
+// A scrape in two parts. Reading (read_page) finds each line's series, or makes it, and writes
+// value and attempt number into it; what it adds is taken back when the page fails. Giving (give)
+// then goes over the series in their order: who carries this attempt's number has a sample, who
+// does not has ended. So nothing reaches a sink before the whole page is known to be good, and
+// nothing is kept beside the series.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -75,9 +75,9 @@ static int add_key(struct intake *in, struct hash128 key)
 
 static int out_of_series(const struct intake *in, int r)
 {
-    return r == -ENOMEM ? error_set(in->err, r, "out of memory")
-                        : error_set(in->err, r, "more than %zu series of one target",
-                                    in->t->store.max);
+    return r == -ENOMEM
+               ? error_set(in->err, r, "out of memory")
+               : error_set(in->err, r, "more than %zu series of one target", in->t->store.max);
 }
 
 static int add_series(struct intake *in, const struct parse_sample *s, struct hash128 key,
@@ -188,10 +188,9 @@ static int read_page(struct intake *in)
     if (r == -ENOMEM)
         return error_set(in->err, r, "out of memory");
     if (r == 0 && is_over_sample_limit(in))
-        return error_set(in->err, -EINVAL,
-                         "sample_limit exceeded: %llu samples after relabelling, %llu at most",
-                         (unsigned long long)in->counted,
-                         (unsigned long long)in->t->job->sample_limit);
+        return error_set(
+            in->err, -EINVAL, "sample_limit exceeded: %llu samples after relabelling, %llu at most",
+            (unsigned long long)in->counted, (unsigned long long)in->t->job->sample_limit);
     return r;
 }
 

@@ -38,7 +38,7 @@ struct series {
 // their places. Each has sink_count states beside it.
 struct series_store {
     struct series *series;
-    void **states; // of series i: sink_count from i * sink_count
+    void **states;   // of series i: sink_count from i * sink_count
     uint32_t *slots; // place + 1, 0 is free; a power of two of them, 3/4 full at most
     size_t count, capacity, slot_count, sink_count;
     size_t max; // most series
@@ -51,7 +51,7 @@ size_t series_store_find(const struct series_store *s, struct hash128 key, size_
 // A series that is not there yet: at place count, its states NULL. 0, -ENOMEM, -E2BIG.
 int must_use series_store_add(struct series_store *s, struct hash128 key);
 void series_store_truncate(struct series_store *s, size_t count); // the newest go
-size_t series_store_compact(struct series_store *s); // the dead go; returns how many
+size_t series_store_compact(struct series_store *s);              // the dead go; returns how many
 void series_store_trim(struct series_store *s); // gives back memory that is mostly unused
 
 static inline void **series_states(const struct series_store *s, size_t place)

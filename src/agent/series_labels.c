@@ -43,8 +43,8 @@ static int add(struct joining *j, struct sv name, struct sv value)
         return error_set_at(j->err, -EINVAL, NULL, j->sample->line, 0, "label \"%.*s\" twice",
                             (int)(name.len < NAME_SHOWN ? name.len : NAME_SHOWN), name.ptr);
     bool stays = is_within(name, j->sample->series);
-    int r = stays ? labels_set_borrowed(&j->labels, name, value)
-                  : labels_set(&j->labels, name, value);
+    int r =
+        stays ? labels_set_borrowed(&j->labels, name, value) : labels_set(&j->labels, name, value);
     return r < 0 ? out_of_room(j, r) : 0;
 }
 
@@ -153,8 +153,8 @@ static bool is_legacy_name(struct sv s, bool colons)
 {
     for (size_t i = 0; i < s.len; i++) {
         char c = s.ptr[i];
-        bool start = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-                     (colons && c == ':');
+        bool start =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (colons && c == ':');
         if (!start && (i == 0 || c < '0' || c > '9'))
             return false;
     }

@@ -67,8 +67,8 @@ static int set_capacity(struct series_store *s, size_t capacity)
     struct series *series = realloc(s->series, capacity * sizeof(*series));
     if (series)
         s->series = series;
-    void **states = s->sink_count ? realloc(s->states, capacity * s->sink_count * sizeof(*states))
-                                  : NULL;
+    void **states =
+        s->sink_count ? realloc(s->states, capacity * s->sink_count * sizeof(*states)) : NULL;
     if (states)
         s->states = states;
     if (!series || (!states && s->sink_count))

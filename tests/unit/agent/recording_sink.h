@@ -16,10 +16,10 @@
 
 struct recorder {
     struct buf log;
-    const char *tag;        // stands before each line; NULL: none
-    const char *unwanted;   // name of series that it has no use for; NULL: none
-    bool unwanted_untyped;  // series without a type, too
-    bool wants_internal;    // up and its like
+    const char *tag;            // stands before each line; NULL: none
+    const char *unwanted;       // name of series that it has no use for; NULL: none
+    bool unwanted_untyped;      // series without a type, too
+    bool wants_internal;        // up and its like
     unsigned targets, serieses; // ids given
     unsigned live_targets, live_series;
     bool is_open; // between begin and end

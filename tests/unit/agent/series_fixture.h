@@ -36,9 +36,8 @@ static inline void fixture_set_labels(struct fixture *f, const char *text)
     labels_init(&f->labels, &f->arena);
     while (sv_next(&rest, ' ', &pair)) {
         size_t equals = sv_find_char(pair, '=');
-        assert_int_equal(labels_set(&f->labels, sv_sub(pair, 0, equals),
-                                    sv_sub(pair, equals + 1, pair.len)),
-                         0);
+        assert_int_equal(
+            labels_set(&f->labels, sv_sub(pair, 0, equals), sv_sub(pair, equals + 1, pair.len)), 0);
     }
 }
 

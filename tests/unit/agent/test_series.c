@@ -163,7 +163,8 @@ static void exemplars_and_created_lines_touch_no_other_series(void **state)
     fixture_init(&f, "");
     f.openmetrics = true;
     fixture_start(&f);
-    fixture_take(&f, "# TYPE a counter\na_total 5 # {trace=\"x\"} 0.67 1.5\na_created 1.5\n# EOF\n");
+    fixture_take(&f,
+                 "# TYPE a counter\na_total 5 # {trace=\"x\"} 0.67 1.5\na_created 1.5\n# EOF\n");
     fixture_expect(&f, "T1 j{} 15000ms\ns1 a_total{} counter\ns2 a_created{} counter\n"
                        "begin T1 1000\ns1=5@1000\ns2=1.5@1000\nend\n");
     assert_int_equal(fixture_take_sv(&f, SV("# TYPE a counter\na_total 6\n")), -EINVAL); // no EOF

@@ -135,8 +135,7 @@ static void a_sample_left_without_a_good_name_is_counted_each_time(void **state)
             fixture_take(&f, cases[i].page);
             if (f.result.dropped_labels != cases[i].unusable ||
                 f.result.relabelled + f.result.dropped_labels != f.result.scraped)
-                fail_msg("case %zu: %llu unusable", i,
-                         (unsigned long long)f.result.dropped_labels);
+                fail_msg("case %zu: %llu unusable", i, (unsigned long long)f.result.dropped_labels);
         }
         assert_int_equal(f.sink.live_series, f.result.relabelled);
         fixture_deinit(&f);
