@@ -154,3 +154,18 @@
 #define LIMIT_SD_FILES 1024                   // that one file_sd_config's patterns lead to
 #define LIMIT_SD_TARGETS (1u << 16)           // of one document
 #define LIMIT_SD_DIRECTORY_ENTRIES (1u << 16) // looked at for one pattern
+
+// AWS: credentials and what the instance knows.
+#define LIMIT_AWS_ANSWER_BYTES (64u << 10) // of STS, EC2, the metadata: 4 KB in practice
+#define LIMIT_AWS_FILE_BYTES (256u << 10)  // ~/.aws/config: people with 500 profiles have 60 KB
+#define LIMIT_AWS_FILE_LINES 16384         // of settings in it: 40 B each
+#define LIMIT_AWS_TOKEN_BYTES (12u << 10)  // web identity and session tokens: 1 to 4 KB
+#define LIMIT_AWS_KEY_BYTES 1024           // an access key has 20 characters, its secret 40
+#define LIMIT_AWS_ROLES 5                  // role on role; each is a request
+#define LIMIT_AWS_TAG_PAGES 16             // of an instance's tags: it has 50 at most
+
+// XML: answers of the AWS query services.
+#define LIMIT_XML_BYTES (1u << 20)
+#define LIMIT_XML_DEPTH 32
+#define LIMIT_XML_ELEMENTS (1u << 16) // 80 B each in the tree
+#define LIMIT_XML_TREE_BYTES (8u << 20)

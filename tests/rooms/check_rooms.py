@@ -75,6 +75,7 @@ ENGINES = re.compile(
     r"agent/(aws/logs_wire|labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
     r"agent/(target\w*|scrape_protocol|discover_document)\.[ch]|"
     r"agent/series\w*\.[ch]|"
+    r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
     r"kube/pod_resources_decoder\.c)$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')
