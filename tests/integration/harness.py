@@ -75,18 +75,21 @@ def parse_labels(line):
     return {k: unescape(v) for k, v in pairs}
 
 
-class Exporter:
-    """One running podgpu-exporter; stderr goes to a file that can be read while it runs."""
+class Program:
+    """One of our programs, running; stderr goes to a file that can be read while it runs."""
+
+    NAME = None
+    NOT_INHERITED = ()  # beginnings of environment variables
 
     def __init__(self, arguments, env=None, folder=None, **popen):
         self.started = time.monotonic()
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="podgpu-test-"))
-        self.log_path = self.folder / "exporter.log"
+        self.log_path = self.folder / f"{self.NAME}.log"
         self.log_file = open(self.log_path, "ab")
-        full_env = {k: v for k, v in os.environ.items() if not k.startswith(("DCGM_", "NVIDIA_", "NODE_NAME"))}
+        full_env = {k: v for k, v in os.environ.items() if not k.startswith(self.NOT_INHERITED)}
         full_env.update(env or {})
         streams = {"stdin": subprocess.DEVNULL, "stdout": self.log_file, "stderr": self.log_file}
-        self.process = subprocess.Popen([str(BUILD / "podgpu-exporter"), *map(str, arguments)], env=full_env,
+        self.process = subprocess.Popen([str(BUILD / self.NAME), *map(str, arguments)], env=full_env,
                                         **{**streams, **popen})
 
     @property
@@ -101,9 +104,9 @@ class Exporter:
     def port(self):
         def listening():
             if self.process.poll() is not None:
-                raise AssertionError(f"exporter ended with {self.process.returncode}:\n{self.log}")
+                raise AssertionError(f"{self.NAME} ended with {self.process.returncode}:\n{self.log}")
             return re.search(r"msg=listening.* port=(\d+)", self.log)
-        return int(wait_until(listening, 10, "exporter listens")[1])
+        return int(wait_until(listening, 10, f"{self.NAME} listens")[1])
 
     def url(self, path="/metrics"):
         return f"http://127.0.0.1:{self.port}{path}"
@@ -134,15 +137,6 @@ class Exporter:
         except AssertionError as error:
             raise AssertionError(f"{error}\nlog:\n{self.log[-4000:]}\npage:\n{last[0].text[-6000:] if last[0] else None}") from None
 
-    def helper_pid(self):
-        """Pid of the running podgpu-source, or None."""
-        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        for child in children:
-            with contextlib.suppress(OSError):
-                if "podgpu-source" in pathlib.Path(f"/proc/{child}/cmdline").read_text():
-                    return int(child)
-        return None
-
     def stop(self, signo=signal.SIGTERM, seconds=10):
         """Ends it and returns (status, seconds it took)."""
         begun = time.monotonic()
@@ -157,6 +151,20 @@ class Exporter:
         finally:
             self.log_file.close()
         return self.process.returncode, time.monotonic() - begun
+
+
+class Exporter(Program):
+    NAME = "podgpu-exporter"
+    NOT_INHERITED = ("DCGM_", "NVIDIA_", "NODE_NAME")
+
+    def helper_pid(self):
+        """Pid of the running podgpu-source, or None."""
+        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for child in children:
+            with contextlib.suppress(OSError):
+                if "podgpu-source" in pathlib.Path(f"/proc/{child}/cmdline").read_text():
+                    return int(child)
+        return None
 
 
 def run_to_end(arguments, env=None, seconds=20):
