@@ -169,3 +169,15 @@
 #define LIMIT_XML_DEPTH 32
 #define LIMIT_XML_ELEMENTS (1u << 16) // 80 B each in the tree
 #define LIMIT_XML_TREE_BYTES (8u << 20)
+
+// Embedded metric format.
+#define LIMIT_EMF_EVENT_BYTES (262144u - 26u) // CloudWatch Logs counts 26 bytes more for each event
+#define LIMIT_EMF_EVENT_METRICS 100           // the format's own, as the next
+#define LIMIT_EMF_VALUES 100                  // of one metric in one event
+#define LIMIT_EMF_DIMENSION_BYTES 1024        // of a dimension's value
+#define LIMIT_EMF_NAME_BYTES 512              // of a log group or stream
+// Different label pairs, metric names, rules, groups of a target, custom metrics: 1 M of them cost
+// a user 300,000 USD a month.
+#define LIMIT_EMF_ITEMS (1u << 20)
+#define LIMIT_EMF_TEXT_BYTES (16u << 20)   // an event while it is made, of the shortest metrics
+#define LIMIT_EMF_SERIES_BYTES (64u << 20) // of a series while it is added

@@ -74,6 +74,7 @@ ENGINES = re.compile(
     r"agent/cwagent_config(?!_load)\w*\.[ch]|"
     r"agent/(aws/logs_wire|labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
     r"agent/(target\w*|scrape_protocol|discover_document)\.[ch]|"
+    r"agent/sinks/emf\w*\.[ch]|"
     r"agent/series\w*\.[ch]|"
     r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
     r"kube/pod_resources_decoder\.c)$"
