@@ -18,6 +18,7 @@ import socketserver
 import struct
 import threading
 import time
+import urllib.parse
 
 KEYS = ("AKIDEXAMPLE", "a/secret+key", None)  # access key, secret key, session token
 OLDEST_MS, NEWEST_MS, SPAN_MS = 14 * 86400000, 2 * 3600000, 86400000
@@ -39,11 +40,13 @@ class Request:
 
     def __init__(self, handler, raw):
         self.headers = {k.lower(): v for k, v in handler.headers.items()}
-        self.method, self.path = handler.command, handler.path
+        self.method, self.path = handler.command, handler.path  # a proxy is asked for a whole URL
+        self.route = urllib.parse.urlsplit(self.path).path
         self.operation = self.headers.get("x-amz-target", "").removeprefix("Logs_20140328.")
         self.raw, self.is_gzip = raw, self.headers.get("content-encoding") == "gzip"
         self.connection = handler.connection_number
         self.error = None  # the code it was answered with
+        self.is_answered = False
         with contextlib.suppress(ValueError, OSError, EOFError):
             self.body = json.loads(gzip.decompress(raw) if self.is_gzip else raw)
 
@@ -82,6 +85,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             fault(self, request)
         else:
             self.answer(*fake.serve(request))
+        request.is_answered = True
 
     do_GET = do_PUT = do_POST
 
@@ -93,6 +97,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        self.wfile.flush()
 
     def reset(self):
         """RST instead of an answer."""
@@ -387,7 +392,7 @@ def signature(request, signed, access, secret_and_token, moment, region):
     import botocore.auth
     import botocore.awsrequest
     import botocore.credentials
-    url = f"http://{request.headers['host']}{request.path}"
+    url = f"http://{request.headers['host']}{request.route}"
     headers = {name: request.headers.get(name, "") for name in signed}
     asked = botocore.awsrequest.AWSRequest(request.method, url, data=request.raw, headers=headers)
     asked.context["timestamp"] = moment

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CloudWatch Logs for the integration tests, with scripted credentials. Batches come as JSON lines
 // on stdin, {"group": ..., "stream": ..., "events": [[timestamp, message], ...]}; {"cancel": true}
-// cancels what is under way. Of each batch a JSON line in order of its end; last a line of counts.
+// cancels what is under way, {"leave": true} frees all but the batches. Of each batch a JSON line
+// in order of its end; last a line of counts.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,15 +72,25 @@ static void print_stats(const struct probe *p)
     fflush(stdout);
 }
 
+static void leave(struct probe *p)
+{
+    aws_logs_free(TAKE_PTR(p->logs));
+    aws_credentials_free(TAKE_PTR(p->credentials));
+    loop_fd_free(TAKE_PTR(p->input));
+    p->is_at_end = true;
+    printf("{\"left\":true}\n");
+    fflush(stdout);
+}
+
 static void end(struct probe *p)
 {
     for (size_t i = 0; i < p->put_count; i++) {
         logs_call_free(p->puts[i].call);
         p->puts[i].call = NULL;
     }
-    print_stats(p);
-    aws_logs_free(p->logs);
-    p->logs = NULL;
+    if (p->logs)
+        print_stats(p);
+    aws_logs_free(TAKE_PTR(p->logs));
     loop_stop(p->env.loop, 0);
 }
 
@@ -139,6 +150,10 @@ static void start(struct probe *p, const struct json_node *batch)
     static struct logs_event events[LOGS_BATCH_EVENTS_MAX];
     if (json_find(batch, "cancel")) {
         cancel(p);
+        return;
+    }
+    if (json_find(batch, "leave")) {
+        leave(p);
         return;
     }
     struct logs_batch b = {text_of(batch, "group"), text_of(batch, "stream"), events,

@@ -95,13 +95,8 @@ int aws_logs_new(const struct aws_env *env, struct aws_credentials *credentials,
     return 0;
 }
 
-void aws_logs_free(struct aws_logs *l)
+static void logs_destroy(struct aws_logs *l)
 {
-    if (!l)
-        return;
-    assert(l->call_count == 0);
-    if (l->credentials)
-        aws_credentials_watch(l->credentials, NULL, NULL);
     logs_makers_free(l);
     for (size_t i = 0; i < l->idle_count; i++)
         http_handle_free(l->idle[i]);
@@ -109,6 +104,20 @@ void aws_logs_free(struct aws_logs *l)
     free(l->url);
     free(l->region);
     free(l);
+}
+
+void aws_logs_free(struct aws_logs *l)
+{
+    if (!l)
+        return;
+    if (l->credentials)
+        aws_credentials_watch(l->credentials, NULL, NULL);
+    l->credentials = NULL;
+    l->is_gone = true;
+    if (l->call_count == 0)
+        logs_destroy(l);
+    else
+        logs_on_credentials(l);
 }
 
 void aws_logs_get_stats(const struct aws_logs *l, struct logs_stats *out)
@@ -228,6 +237,8 @@ void logs_call_free(struct logs_call *c)
     buf_deinit(&c->body);
     free(c->group);
     free(c->stream);
-    c->logs->call_count--;
+    struct aws_logs *l = c->logs;
     free(c);
+    if (--l->call_count == 0 && l->is_gone)
+        logs_destroy(l);
 }

@@ -61,11 +61,13 @@ int must_use aws_logs_endpoint(const struct aws_env *env, const struct logs_opti
                                struct buf *out, struct error *err);
 
 struct aws_logs;
-// The credentials are watched by it alone, and outlive it. 0; -EINVAL: no endpoint, and
-// aws_logs_endpoint tells why; -ENOMEM.
+// The credentials are watched by it alone. 0; -EINVAL: no endpoint, and aws_logs_endpoint tells
+// why; -ENOMEM.
 int must_use aws_logs_new(const struct aws_env *env, struct aws_credentials *credentials,
                           const struct logs_options *o, struct aws_logs **out);
-void aws_logs_free(struct aws_logs *l); // after its calls; allowed inside done
+// The credentials may go right afterwards. Calls that are alive go on as far as they can without,
+// else end with LOGS_RETRY; they are still to be freed. Allowed inside done.
+void aws_logs_free(struct aws_logs *l);
 struct logs_call;
 // Groups and streams are made on demand, one request at a time for each; what exists is left as it
 // is, its retention too. The batch is copied. At most LIMIT_LOGS_CONNECTIONS requests are under

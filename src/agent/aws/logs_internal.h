@@ -98,7 +98,7 @@ void logs_makers_free(struct aws_logs *l);
 
 struct aws_logs {
     const struct aws_env *env;
-    struct aws_credentials *credentials;
+    struct aws_credentials *credentials; // NULL once it is gone
     char *region, *url;
     const char *ca_file; // of the environment, or NULL
     unsigned retention_days;
@@ -113,5 +113,6 @@ struct aws_logs {
     size_t idle_count;
     struct map makers;          // by group, NUL, stream (empty: the group itself)
     struct logs_link lingering; // made groups whose retention is still to be set
-    size_t call_count;
+    size_t call_count;          // alive
+    bool is_gone;               // but for them
 };

@@ -200,6 +200,10 @@ static int op_request(struct logs_op *op, const struct aws_keys *keys, struct er
 static int op_keys(struct logs_op *op, struct aws_keys *keys)
 {
     struct error err = ERROR_INIT;
+    if (op->logs->is_gone) {
+        op_fail_later(op, LOGS_FAULT_SERVICE, "given up for another configuration");
+        return -ECANCELED;
+    }
     int r = aws_credentials_get(op->logs->credentials, keys, &err);
     if (r == -EAGAIN) {
         op_await(op, op->logs->deadline_ns);
@@ -281,7 +285,7 @@ static bool renew_keys(struct logs_op *op)
     op->has_renewed = true;
     op->is_woken = false;
     // Unless another request has seen to it.
-    if (aws_credentials_get(op->logs->credentials, &keys, NULL) == 0 &&
+    if (!op->logs->is_gone && aws_credentials_get(op->logs->credentials, &keys, NULL) == 0 &&
         keys_hash(&keys) == op->signed_keys)
         aws_credentials_expire(op->logs->credentials);
     return true;

@@ -3,7 +3,6 @@
 // whoever needs the same waits with it. A stream is tried first; when its group is missing, the
 // stream's maker waits with the group's. A group's retention is set by its maker, before anybody
 // writes; where that fails, the group is used nonetheless and the maker tries again by itself.
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +105,6 @@ static void maker_start(struct logs_maker *m, enum logs_action action,
 
 // --- A group ---
 
-static void set_retention(void *user);
-
 static bool is_worth_a_retry(enum logs_fault fault)
 {
     return fault == LOGS_FAULT_SERVICE || fault == LOGS_FAULT_THROTTLED ||
@@ -151,9 +148,8 @@ static void on_retention(void *user, const struct logs_answer *answer)
     maker_end(m, &made, lingers);
 }
 
-static void set_retention(void *user)
+static void set_retention(struct logs_maker *m)
 {
-    struct logs_maker *m = user;
     buf_reset(&m->body);
     logs_write_retention(&m->body, m->group, m->logs->retention_days);
     maker_start(m, LOGS_PUT_RETENTION, on_retention);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/aws/logs_wire.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
