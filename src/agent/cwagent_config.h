@@ -125,7 +125,8 @@ struct cw_sources {           // where configuration may come from; all borrowed
 // /opt/aws/amazon-cloudwatch-agent/etc/amazon-cloudwatch-agent.json with amazon-cloudwatch-agent.d,
 // else CW_CONFIG_CONTENT (with RUN_IN_CONTAINER=True in the agent; here always). Names that end in
 // .yaml or .yml are not JSON and passed over, names that begin with a dot too (a ConfigMap's
-// ..data). 0; -ENOENT: nothing there (errors names every place looked); -EINVAL: problems, one a
+// ..data), .tmp too; at most 64 files. Directories in a directory are looked into, links followed.
+// 0; -ENOENT: nothing there (errors names every place looked); -EINVAL: problems, one a
 // line in errors: "file:line:column: path: text". Warnings (a unit that CloudWatch does not know, a
 // set of more than 30 dimensions, ...) are appended to warnings in the same form; then the part is
 // left out as the agent would. -ENOMEM.
@@ -153,6 +154,9 @@ bool cw_declaration_matches(const struct cw_declaration *d, const struct labels 
                             struct buf *scratch);
 // Whether any of the declaration's selectors finds something in the metric's name.
 bool cw_declaration_selects(const struct cw_declaration *d, struct sv metric);
+// The same without a configuration, as after one that was refused: the places that are looked at,
+// whether or not something is there yet, and the files in them.
+void cw_sources_add_watched(const struct cw_sources *from, struct buf *out);
 // A CloudWatch unit by its exact name; NULL: there is none.
 const char *cw_unit_find(struct sv name);
 // "--output": cloudwatch, stdout, file:PATH, tcp:HOST:PORT. 0; -EINVAL with *err; -ENOMEM. where is
