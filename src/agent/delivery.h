@@ -15,9 +15,9 @@
 
 struct delivery_options {
     struct loop *loop;
-    struct aws_logs *logs;
+    struct aws_logs *logs; // NULL: everything waits for delivery_set_logs
     uint64_t flush_ns;
-    const char *spool_directory; // "": none; a ring in memory of spool_memory_bytes instead
+    const char *spool_directory; // "": none; a ring in memory (LIMIT_DELIVERY_MEMORY_BYTES) instead
     uint64_t spool_max_bytes, spool_max_age_ns;
     void (*drained)(void *user); // see delivery_drain
     void *user;
@@ -43,28 +43,35 @@ const char *delivery_loss_text(enum delivery_loss l); // "too_old", "spool_full"
 
 struct delivery;
 // A spool directory that cannot be made or written is told once in the log and a ring in memory
-// takes its place. Batches that an earlier process left there are sent. 0, -ENOMEM, other negative
-// errno with *err.
+// takes its place; one that another process has is refused. Batches that an earlier process left
+// there are sent. 0, -ENOMEM, -EBUSY (another process) with *err.
 int must_use delivery_new(const struct delivery_options *o, struct delivery **out,
                           struct error *err);
 void delivery_add(struct delivery *d, const struct delivery_event *event);
-// Other credentials, another endpoint: batches from now on go there.
+// Other credentials, another endpoint: batches from now on go there. Requests in flight are
+// cancelled and sent again: the logs of before may be freed. NULL: everything waits.
 void delivery_set_logs(struct delivery *d, struct aws_logs *logs);
 void delivery_set_flush(struct delivery *d, uint64_t flush_ns);
 // Flushes now; drained is called when nothing is left, or at the deadline (what is left then stays
-// in the spool).
+// in the spool). deadline_ns: from now.
 void delivery_drain(struct delivery *d, uint64_t deadline_ns);
 // Nothing waits for the network; what is not delivered is in the spool when it returns.
 void delivery_free(struct delivery *d);
 
+// At any time, for events and for samples: added + recovered = delivered + lost + waiting.
 struct delivery_stats {
-    uint64_t events, samples; // added
+    uint64_t events, samples;                     // added
+    uint64_t recovered_events, recovered_samples; // left in the spool by an earlier process
+    uint64_t waiting_events, waiting_samples;     // gathered, spooled or in flight
     uint64_t delivered_events, delivered_samples;
     uint64_t lost_events[DELIVERY_LOSS_COUNT], lost_samples[DELIVERY_LOSS_COUNT];
-    uint64_t duplicate_events; // sent again although an answer to the first may have been lost
+    // Sent again although the first request, of which no good answer came, may have been taken.
+    uint64_t duplicate_events;
     uint64_t batches, retries;
     uint64_t spool_bytes, spool_batches; // waiting now, also in memory
     uint64_t oldest_wall_ns;             // of what waits; 0: nothing does
+    uint64_t spool_failures; // times that batches could not be written and were kept in memory
+    uint64_t spool_foreign;  // files in the directory that are not ours: left alone
     bool is_spooling_to_memory;
     bool was_unclean; // the process before did not end in order: what it held in memory is lost
     uint64_t last_delivery_wall_ns;

@@ -182,3 +182,15 @@
 #define LIMIT_EMF_ITEMS (1u << 20)
 #define LIMIT_EMF_TEXT_BYTES (16u << 20)   // an event while it is made, of the shortest metrics
 #define LIMIT_EMF_SERIES_BYTES (64u << 20) // of a series while it is added
+// Agent: spool and delivery.
+// A file of the spool: four records of the largest kind, so that one that is dropped or read at
+// start is small beside the whole.
+#define LIMIT_SPOOL_SEGMENT_BYTES (5 << 20)
+#define LIMIT_SPOOL_SEGMENTS 4096 // 256 MiB are 64
+// Batches that wait, on disk too: 100 B of memory each; 256 MiB of batches of 2 KiB.
+#define LIMIT_DELIVERY_BATCHES (1u << 17)
+#define LIMIT_DELIVERY_STREAMS 4096 // with events or batches at a time: one a job, pod or task
+// Batches that are in memory alone: without a directory, and while its disk is full.
+#define LIMIT_DELIVERY_MEMORY_BYTES (16u << 20)
+// Batches in memory though they are on disk, because they are about to be sent.
+#define LIMIT_DELIVERY_LOADED_BYTES (8u << 20)

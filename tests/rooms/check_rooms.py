@@ -77,6 +77,7 @@ ENGINES = re.compile(
     r"agent/sinks/emf\w*\.[ch]|"
     r"agent/series\w*\.[ch]|"
     r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
+    r"agent/spool_record\.[ch]|"
     r"kube/pod_resources_decoder\.c)$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')
