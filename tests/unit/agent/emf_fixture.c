@@ -127,12 +127,9 @@ void emf_fixture_scrape(struct emf_fixture *f, const char *page, int64_t time_ms
     while ((r = parser_next(&p, &s, &err)) > 0) {
         size_t before = f->series_count;
         struct fixture_series *series = find(f, s.series);
-        bool is_new = before < f->series_count;
-        if (is_new || !series->seen) {
-            if (is_new)
-                appear(f, &s, f->scraped, series);
-            series->seen = true;
-        }
+        if (before < f->series_count)
+            appear(f, &s, f->scraped, series);
+        series->seen = true;
         if (series->handle)
             f->sink.ops->sample(f->target, series->handle, s.value,
                                 s.has_timestamp ? s.timestamp_ms : time_ms);
@@ -159,15 +156,27 @@ void emf_fixture_renew(struct emf_fixture *f, const struct emf_fixture_options *
         struct parse_sample s;
         struct buf page = BUF_INIT(1u << 20);
         // The type is not in the series' text; tests renew counters.
-        buf_add_fmt(&page, "# TYPE %.*s counter\n%s 1\n",
-                    (int)strcspn(f->series[i].text, "{ "), f->series[i].text,
-                    f->series[i].text);
+        buf_add_fmt(&page, "# TYPE %.*s counter\n%s 1\n", (int)strcspn(f->series[i].text, "{ "),
+                    f->series[i].text, f->series[i].text);
         parser_init(&p, buf_sv(&page), PARSE_PROMETHEUS);
         assert_int_equal(parser_next(&p, &s, NULL), 1);
         appear(f, &s, false, &f->series[i]);
         parser_deinit(&p);
         buf_deinit(&page);
     }
+}
+
+void emf_fixture_expect(struct emf_fixture *f, const char *events)
+{
+    if (!sv_equals(buf_sv(&f->events), sv_from(events)))
+        fail_msg("events\n%sexpected\n%s", buf_cstr(&f->events), events);
+    emf_fixture_check_stats(f);
+}
+
+void emf_fixture_expect_places(struct emf_fixture *f, const char *places)
+{
+    if (!sv_equals(buf_sv(&f->places), sv_from(places)))
+        fail_msg("places\n%sexpected\n%s", buf_cstr(&f->places), places);
 }
 
 struct emf_stats emf_fixture_stats(const struct emf_fixture *f)

@@ -34,7 +34,7 @@ struct emf_fixture_options {
     const char *podgpu; // what stands under podgpu; NULL
     const char *cluster;
     const char *hostname;
-    const char *labels; // of the target: {a="b"}
+    const char *labels; // of the target: a="b",c="d"
     uint64_t interval_s;
     bool compat;
     bool add_host;
@@ -47,6 +47,9 @@ void emf_fixture_scrape(struct emf_fixture *f, const char *page, int64_t time_ms
 void emf_fixture_fail(struct emf_fixture *f, int64_t time_ms);
 // As series_table_renew with the next scrape.
 void emf_fixture_renew(struct emf_fixture *f, const struct emf_fixture_options *o);
+// Fails the test unless those are the texts, each with a line end; checks the stats, too.
+void emf_fixture_expect(struct emf_fixture *f, const char *events);
+void emf_fixture_expect_places(struct emf_fixture *f, const char *places);
 struct emf_stats emf_fixture_stats(const struct emf_fixture *f);
 // Fails the test unless each sample is in an event, waits or was counted as dropped.
 void emf_fixture_check_stats(const struct emf_fixture *f);
