@@ -84,20 +84,3 @@ void aws_credentials_free(struct aws_credentials *c)
     loop_timer_free(c->timer);
     free(c);
 }
-
-const char *aws_env_get(const struct aws_env *e, const char *name)
-{
-    for (char *const *line = e->environment; *line; line++) {
-        struct sv text = sv_from(*line), key = sv_from(name);
-        if (sv_starts_with(text, key) && text.ptr[key.len] == '=')
-            return text.ptr[key.len + 1] ? text.ptr + key.len + 1 : NULL;
-    }
-    return NULL;
-}
-
-void aws_endpoint(const struct aws_env *env, const char *service, const char *region,
-                  bool dualstack, struct buf *out)
-{
-    (void)env;
-    buf_add_fmt(out, "https://%s.%s.%s", service, region, dualstack ? "api.aws" : "amazonaws.com");
-}

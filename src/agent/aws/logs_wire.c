@@ -80,14 +80,24 @@ static enum logs_fault fault_of(struct sv code, unsigned status)
     }
 }
 
-// "prefix#Code" or "Code:url".
+static bool is_alphanumeric(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+// "prefix#Code:url", the prefix and the URL may be absent; the URL may have a '#' of its own.
 static struct sv bare_code(struct sv type)
 {
+    size_t colon = sv_find_char(type, ':'), end = 0;
+    type = sv_sub(type, 0, colon == (size_t)-1 ? type.len : colon);
     size_t hash = sv_find_char(type, '#');
     if (hash != (size_t)-1)
         type = sv_sub(type, hash + 1, type.len);
-    size_t colon = sv_find_char(type, ':');
-    return sv_trim(sv_sub(type, 0, colon == (size_t)-1 ? type.len : colon), " \t");
+    type = sv_trim(type, " \t");
+    while (end < type.len && (is_alphanumeric(type.ptr[end]) || type.ptr[end] == '.' ||
+                              type.ptr[end] == '_' || type.ptr[end] == '-'))
+        end++;
+    return sv_sub(type, 0, end);
 }
 
 static struct sv text_member(const struct json_node *object, const char *key)
@@ -235,11 +245,6 @@ enum logs_outcome logs_outcome_of(enum logs_fault fault, size_t events)
 
 // --- Names and addresses ---
 
-static bool is_alphanumeric(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 static bool has_only(struct sv text, const char *others)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -293,28 +298,29 @@ bool logs_is_insights_group(struct sv group)
     return at != (size_t)-1 && prefix.len + at + middle.len < slash;
 }
 
+static bool is_ipv6(struct sv text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (num_hex_digit(text.ptr[i]) < 0 && text.ptr[i] != ':' && text.ptr[i] != '.')
+            return false;
+    return text.len > 0;
+}
+
+// "name", "name:port", "[address]" or "[address]:port".
 static int check_host(struct sv host, struct error *err)
 {
-    struct sv name = host;
-    if (host.len && host.ptr[0] == '[') {
-        size_t end = sv_find_char(host, ']');
-        if (end == (size_t)-1 || end == 1 || !has_only(sv_sub(host, 1, end - 1), ":."))
-            return error_set(err, -EINVAL, "'%.*s' is not an IPv6 address in brackets",
-                             SV_FMT(sv_cut(host, 128)));
-        host = sv_sub(host, end + 1, host.len);
-        if (host.len && host.ptr[0] != ':')
-            return error_set(err, -EINVAL, "':' and a port expected after the address");
-    }
-    size_t colon = sv_find_char(host, ':');
-    if (name.ptr[0] != '[')
-        name = sv_sub(host, 0, colon == (size_t)-1 ? host.len : colon);
+    bool is_bracketed = host.ptr[0] == '[';
+    size_t end = sv_find_char(host, is_bracketed ? ']' : ':');
+    struct sv name =
+        sv_sub(host, is_bracketed, (end == (size_t)-1 ? host.len : end) - is_bracketed);
+    struct sv rest = sv_sub(host, is_bracketed && end != (size_t)-1 ? end + 1 : end, host.len);
     uint64_t port;
-    if (colon != (size_t)-1 &&
-        num_parse_u64(sv_sub(host, colon + 1, host.len), 1, UINT16_MAX, &port) < 0)
-        return error_set(err, -EINVAL, "port 1 to 65535 expected in '%.*s'",
-                         SV_FMT(sv_cut(host, 128)));
-    if (name.ptr[0] != '[' && (name.len == 0 || !has_only(name, ".-_")))
-        return error_set(err, -EINVAL, "'%.*s' is not a host name", SV_FMT(sv_cut(name, 128)));
+    if (is_bracketed ? end == (size_t)-1 || !is_ipv6(name) : !name.len || !has_only(name, ".-_"))
+        return error_set(err, -EINVAL, "'%.*s' is not a host", SV_FMT(sv_cut(host, 256)));
+    if (rest.len &&
+        (rest.ptr[0] != ':' || num_parse_u64(sv_sub(rest, 1, rest.len), 1, UINT16_MAX, &port) < 0))
+        return error_set(err, -EINVAL, "port 1 to 65535 expected, not '%.*s'",
+                         SV_FMT(sv_cut(rest, 256)));
     return 0;
 }
 
