@@ -8,6 +8,11 @@ import os
 import socketserver
 import subprocess
 import threading
+import urllib.parse
+
+import botocore.auth
+import botocore.awsrequest
+import botocore.credentials
 
 from harness import BUILD, SLOW
 
@@ -167,3 +172,27 @@ def sts_xml(name, action="AssumeRoleWithWebIdentity", expires_s=3600):
 def sts_error(code, message="no"):
     return (f'<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>'
             f"<Code>{code}</Code><Message>{message}</Message></Error><RequestId>1</RequestId></ErrorResponse>")
+
+
+def form(asked):
+    return {k: v[0] for k, v in urllib.parse.parse_qs(asked.body.decode(), strict_parsing=True).items()}
+
+
+def assert_signed(asked, url, names, service, region, must_sign=()):
+    """The signature is the one that botocore makes for the request that came, with the same date and keys."""
+    access, secret, token = names
+    scheme, fields = asked.headers["authorization"].split(" ", 1)
+    fields = dict(field.strip().split("=", 1) for field in fields.split(","))
+    date = asked.headers["x-amz-date"]
+    assert scheme == "AWS4-HMAC-SHA256"
+    assert fields["Credential"] == f"{access}/{date[:8]}/{region}/{service}/aws4_request"
+    signed = fields["SignedHeaders"].split(";")
+    wanted = {"host", "x-amz-date", "content-type", *must_sign, *(["x-amz-security-token"] if token else [])}
+    assert wanted <= set(signed), signed
+    assert asked.headers.get("x-amz-security-token", "") == token
+    request = botocore.awsrequest.AWSRequest(asked.method, url + asked.path, data=asked.body,
+                                             headers={name: asked.headers[name] for name in signed})
+    request.context["timestamp"] = date
+    signer = botocore.auth.SigV4Auth(botocore.credentials.Credentials(access, secret, token or None), service, region)
+    canonical = signer.canonical_request(request)
+    assert fields["Signature"] == signer.signature(signer.string_to_sign(request, canonical), request)

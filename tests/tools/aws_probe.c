@@ -2,7 +2,7 @@
 // AWS credentials, look-ups and endpoints for the integration tests, by this program's environment:
 // a line of JSON for each answer, secrets and all.
 //
-// aws_probe credentials [--role ARN] [--region R] [--watch-ms N] [--expire-every-ms N]
+// aws_probe credentials [--role ARN] [--region R] [--watch-ms N [--lines N]] [--expire-every-ms N]
 // aws_probe region [--configured R]
 // aws_probe cluster [--configured C] [--region R]
 // aws_probe endpoint SERVICE REGION [--dualstack]
@@ -26,7 +26,7 @@ struct probe {
     const char *role, *region, *configured;
     const char *words[3];
     size_t word_count;
-    uint64_t watch_ms, expire_every_ms, started_ns;
+    uint64_t watch_ms, lines, expire_every_ms, started_ns;
     bool dualstack;
 };
 
@@ -63,7 +63,8 @@ static bool print_credentials(struct probe *p)
         add_member(&line, "secret_key", keys.secret_key);
         add_member(&line, "session_token", keys.session_token);
     } else {
-        add_member(&line, "error", sv_from(err.text));
+        char text[800];
+        add_member(&line, "error", sv_from(error_text(&err, text, sizeof(text))));
     }
     buf_add_fmt(&line, ", \"at_ms\": %llu",
                 (unsigned long long)((clock_mono_ns() - p->started_ns) / NS_PER_MS));
@@ -74,7 +75,7 @@ static bool print_credentials(struct probe *p)
 static void on_changed(void *user)
 {
     struct probe *p = user;
-    if (print_credentials(p) && !p->watch_ms)
+    if (print_credentials(p) && (!p->watch_ms || (p->lines && --p->lines == 0)))
         loop_stop(p->env.loop, 0);
 }
 
@@ -102,7 +103,9 @@ static int run_credentials(struct probe *p)
         loop_timer_set(p->expire, p->expire_every_ms * NS_PER_MS, p->expire_every_ms * NS_PER_MS);
     if (p->watch_ms)
         loop_timer_set(p->stop, p->watch_ms * NS_PER_MS, 0);
-    return answered && !p->watch_ms ? 0 : loop_run(p->env.loop);
+    if (answered && (!p->watch_ms || (p->lines && --p->lines == 0)))
+        return 0;
+    return loop_run(p->env.loop);
 }
 
 static void on_found(void *user, const char *text, const struct error *err)
@@ -180,6 +183,8 @@ static bool take_option(struct probe *p, const char *name, const char *value)
         p->configured = value;
     else if (strcmp(name, "--watch-ms") == 0)
         return num_parse_u64(sv_from(value), 0, 600000, &p->watch_ms) == 0;
+    else if (strcmp(name, "--lines") == 0)
+        return num_parse_u64(sv_from(value), 1, 1000, &p->lines) == 0;
     else if (strcmp(name, "--expire-every-ms") == 0)
         return num_parse_u64(sv_from(value), 1, 600000, &p->expire_every_ms) == 0;
     else

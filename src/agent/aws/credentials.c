@@ -99,9 +99,11 @@ static void take_failure(struct aws_credentials *c, int r)
     aws_fetch_deinit(&c->fetch);
     uint64_t wait_ns = clock_backoff_ns(c->failures++, RETRY_LEAST_NS, RETRY_MOST_NS);
     set_next(c, wait_ns + clock_jitter_ns(wait_ns / 2));
+    char reason[800];
     if (c->keys.access_key)
         log_warn("AWS credentials not refreshed, the old ones stay in use",
-                 LOG_STR("provider", c->provider), LOG_STR("reason", c->err.text));
+                 LOG_STR("provider", c->provider),
+                 LOG_STR("reason", error_text(&c->err, reason, sizeof(reason))));
     if (is_other && c->changed)
         c->changed(c->user);
 }

@@ -11,7 +11,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+// Five reasons, none of them longer than REASON_BYTES_MAX, fit the text of an error.
 #define LOOKED_BYTES_MAX 480
+#define REASON_BYTES_MAX 200
 #define TOP_ROLE_S 900
 
 static const struct {
@@ -47,9 +49,13 @@ static int start_next_role(struct aws_fetch *f)
 // The error of one that isn't configured, kept for the end.
 static void note_absent(struct aws_fetch *f)
 {
+    size_t room = f->looked.max - f->looked.len;
+    if (room <= 2)
+        return;
     if (f->looked.len > 0)
         buf_add_str(&f->looked, "; ");
-    buf_add_str(&f->looked, f->err.text);
+    struct sv reason = sv_cut(sv_from(f->err.text), REASON_BYTES_MAX);
+    buf_add_sv(&f->looked, sv_cut(reason, room - 2));
 }
 
 static int nobody(struct aws_fetch *f)

@@ -51,8 +51,7 @@ int aws_fetch_container(struct aws_fetch *f)
     const char *full = aws_env_get(f->env, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
     bool is_local = true;
     if (!relative && !full)
-        return error_set(&f->err, -ENOENT,
-                         "AWS_CONTAINER_CREDENTIALS_FULL_URI and _RELATIVE_URI are not set");
+        return error_set(&f->err, -ENOENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI is not set");
     int r = aws_fetch_ask(f, on_answer);
     if (r == 0 && relative && (*relative != '/' || !aws_is_plain(sv_from(relative))))
         r = error_set(&f->err, -EINVAL, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not a path");

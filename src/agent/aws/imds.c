@@ -106,9 +106,9 @@ static bool is_unreachable(int result)
 static void go_without_token(struct aws_imds *m)
 {
     if (aws_env_is_true(m->ask.env, "AWS_EC2_METADATA_V1_DISABLED"))
-        return end(m, AWS_IMDS_OFF,
-                   "no token (from a pod: is the instance's hop limit 1?), and "
-                   "AWS_EC2_METADATA_V1_DISABLED is set");
+        return end(
+            m, AWS_IMDS_OFF,
+            "no token (in a pod: is the instance's hop limit 1?), and version 1 is disabled");
     m->is_without_token = true;
     ask_path(m);
 }
@@ -150,7 +150,7 @@ static void on_path(struct aws_imds *m, const struct http_client_response *r)
         return end(m, AWS_IMDS_OFF,
                    r->result < 0
                        ? "no answer"
-                       : "it wants a token and gives none (from a pod: is the instance's hop "
+                       : "it wants a token and gives none (in a pod: is the instance's hop "
                          "limit 1?)");
     end_status(m, r);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 #define LOOKED_BYTES_MAX 480
+#define REASON_BYTES_MAX 140
 #define NAME_BYTES_MAX 256
 #define NEXT_TOKEN_BYTES_MAX 2048
 #define TASK_TRIES 3
@@ -43,12 +44,22 @@ static void finish(struct aws_lookup *l, const char *text)
     l->done(l->user, text, *text ? NULL : &err);
 }
 
+// Reasons that are longer than fits are cut.
+static void note(struct aws_lookup *l)
+{
+    size_t room = l->looked.max - l->looked.len;
+    if (room <= 2)
+        return;
+    if (l->looked.len > 0)
+        buf_add_str(&l->looked, "; ");
+    struct sv reason = sv_cut(sv_from(l->err.text), REASON_BYTES_MAX);
+    buf_add_sv(&l->looked, sv_cut(reason, room - 2));
+}
+
 void aws_lookup_go_on(struct aws_lookup *l, enum step_result r)
 {
     while (r == STEP_NOTHING) {
-        if (l->looked.len > 0)
-            buf_add_str(&l->looked, "; ");
-        buf_add_str(&l->looked, l->err.text);
+        note(l);
         if (!l->steps[++l->step])
             return finish(l, "");
         r = l->steps[l->step](l);
