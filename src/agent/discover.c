@@ -30,7 +30,7 @@ struct discoverer {
 
 struct job_state {
     const struct prom_job *config;
-    size_t waiting; // discoverers that are not ready
+    size_t waiting; // discoverers that are not ready, the static groups among them
 };
 
 struct discovery {
@@ -60,15 +60,19 @@ static void tell_group(void *user, const char *source, struct target_group *grou
     o->group(o->user, x->job->config, name, group);
 }
 
+static void one_less(const struct discovery *d, struct job_state *job)
+{
+    if (--job->waiting == 0)
+        d->options.ready(d->options.user, job->config);
+}
+
 static void tell_ready(void *user)
 {
     struct discoverer *x = user;
-    const struct discovery_options *o = &x->discovery->options;
     if (x->is_ready)
         return;
     x->is_ready = true;
-    if (--x->job->waiting == 0)
-        o->ready(o->user, x->job->config);
+    one_less(x->discovery, x->job);
 }
 
 static void tell_problem(void *user, const char *text)
@@ -125,11 +129,9 @@ static void tell_static(struct discovery *d, const struct prom_job *job)
 static void first_turn(void *user)
 {
     struct discovery *d = user;
-    const struct discovery_options *o = &d->options;
     for (size_t i = 0; i < d->config->job_count; i++) {
         tell_static(d, d->jobs[i].config);
-        if (d->jobs[i].waiting == 0)
-            o->ready(o->user, d->jobs[i].config);
+        one_less(d, &d->jobs[i]);
     }
     for (size_t i = 0; i < d->count; i++) {
         if (d->discoverers[i].has_failed_to_start)
@@ -205,7 +207,7 @@ static int start(struct discovery *d)
         return -ENOMEM;
     int r = loop_timer_new(d->options.loop, first_turn, d, &d->first_turn);
     for (size_t i = 0; r == 0 && i < jobs; i++) {
-        d->jobs[i].config = &d->config->jobs[i];
+        d->jobs[i] = (struct job_state){.config = &d->config->jobs[i], .waiting = 1};
         r = start_job(d, i);
     }
     if (r == 0)
