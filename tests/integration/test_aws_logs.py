@@ -86,6 +86,7 @@ class Probe:
         finally:
             for thread in self.threads:
                 thread.join()
+        assert exc[0] or self.process.returncode == 0, "".join(self.log)
 
 
 def put(url, *batches, args=(), env=None):
