@@ -89,6 +89,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST
 
+    def do_CONNECT(self):
+        """As a proxy that lets nobody through."""
+        with self.server.fake.lock:
+            self.server.fake.tunnels.append(self.path)
+        self.answer(502)
+
     def answer(self, status=200, body=b"", headers=None):
         headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": "6e1f4c1b", **(headers or {})}
         self.send_response(status)
@@ -128,6 +134,7 @@ class FakeLogs:
         self.reads_gzip = True
         self.sends_sequence_tokens = False
         self.requests, self.faults, self.batches, self.groups = [], [], [], {}
+        self.tunnels = []  # asked for, where it was a proxy
         self.connections = 0
         self.stopping = threading.Event()
         self.server = Server(("127.0.0.1", 0), Handler)

@@ -163,6 +163,15 @@ def test_the_largest_batches_are_delivered(ready):
         assert ready.batches[-1][2] == [(at, m) for m in messages]
 
 
+def test_the_largest_batch_is_delivered_to_one_who_does_not_read_gzip(ready):
+    ready.reads_gzip = False
+    at = now_ms()
+    messages = ["<" * (262144 - 26)] * 4
+    told, _ = put(ready.url, {"group": "g", "stream": "s", "events": [[at, m] for m in messages]})
+    delivered(told[0])
+    assert ready.messages("g", "s") == messages and len(ready.requests[-1].raw) > 6 * 1048000
+
+
 def test_a_batch_may_span_a_day(ready):
     at = now_ms() - 86400000
     told, _ = put(ready.url, {"group": "g", "stream": "s", "events": [[at, "a"], [at + 86400000, "b"]]})
@@ -645,6 +654,19 @@ def test_proxies_are_those_of_the_environment(ready):
         told, _ = put_one(url, env={"http_proxy": ready.url, "NO_PROXY": no_proxy})
         assert told["outcome"] == "retry" and "logs.example.invalid" in told["error"]
     assert len(ready.requests) == 2
+
+
+@pytest.mark.parametrize("args,env,host", [
+    ((), {}, "logs.us-west-2.amazonaws.com:443"),
+    (("--region", "cn-north-1"), {}, "logs.cn-north-1.amazonaws.com.cn:443"),
+    (("--dualstack",), {}, "logs.us-west-2.api.aws:443"),
+    ((), {"AWS_USE_FIPS_ENDPOINT": "true"}, "logs-fips.us-west-2.amazonaws.com:443"),
+    ((), {"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": "https://logs.example.invalid:8443/"}, "logs.example.invalid:8443"),
+])
+def test_without_an_override_the_region_and_the_environment_say_where(args, env, host):
+    with FakeLogs() as proxy:
+        told, _ = put_one("", args=args, env={"HTTPS_PROXY": proxy.url, **env})
+        assert told["outcome"] == "retry" and proxy.tunnels == [host]
 
 
 @pytest.mark.parametrize("url,text", [
