@@ -165,12 +165,15 @@ static int decode(struct sv text, const char *file, json_t **out, struct error *
     json_error_t e = {.text = ""};
     json_t *tree =
         json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+    // Its buffer of a string loses bytes without a word when it cannot grow.
+    if (out_of_memory) {
+        json_decref(tree);
+        return error_set_at(err, -ENOMEM, file, 0, 0, "out of memory");
+    }
     if (tree) {
         *out = tree;
         return 0;
     }
-    if (out_of_memory)
-        return error_set_at(err, -ENOMEM, file, 0, 0, "out of memory");
     struct cursor c = cursor_start(text);
     locate_error(&c, &e);
     return error_set_at(err, -EINVAL, file, c.line, c.column, "%s", e.text);

@@ -16,7 +16,7 @@
 #define T0 INT64_C(1767323040000) // a whole minute
 #define EXTRACT(selector, dimensions)                                                              \
     "\"emf_processor\": {\"metric_namespace\": \"n\", \"metric_declaration\": [{"                  \
-    "\"source_labels\": [\"job\"], \"label_matcher\": \".*\", \"metric_selectors\": [\"" selector    \
+    "\"source_labels\": [\"job\"], \"label_matcher\": \".*\", \"metric_selectors\": [\"" selector  \
     "\"], \"dimensions\": [" dimensions "]}]}"
 
 static unsigned count_of(const struct buf *text, const char *what)
@@ -103,7 +103,8 @@ static void add_long(struct buf *page, size_t bytes)
 
 static void an_event_of_one_metric_is_262118_bytes_at_most(void **state)
 {
-    static const char empty[] = "{\"job\":\"j\",\"long\":\"\",\"m\":1,\"prom_metric_type\":\"gauge\"}";
+    static const char empty[] =
+        "{\"job\":\"j\",\"long\":\"\",\"m\":1,\"prom_metric_type\":\"gauge\"}";
     for (int over = -1; over <= 1; over++) {
         struct buf page = BUF_INIT(1u << 20);
         add_long(&page, LIMIT_EMF_EVENT_BYTES - (sizeof(empty) - 1) + (size_t)(over + 1) - 1);
@@ -166,7 +167,8 @@ static void names_that_an_event_uses_get_an_underscore(void **state)
 
 static void a_label_named_like_a_metric_is_renamed_in_that_metrics_event(void **state)
 {
-    static const char page[] = "# TYPE a gauge\n# TYPE pod gauge\na{pod=\"p\"} 1\npod{pod=\"p\"} 2\n";
+    static const char page[] =
+        "# TYPE a gauge\n# TYPE pod gauge\na{pod=\"p\"} 1\npod{pod=\"p\"} 2\n";
     struct emf_fixture_options o = {.config = EXTRACT(".", "[\"pod\"]"), .labels = "job=\"j\""};
     struct emf_fixture *f = emf_fixture_new(&o);
     emf_fixture_scrape(f, page, T0);
@@ -197,9 +199,8 @@ static void a_label_named_like_a_metric_is_renamed_in_that_metrics_event(void **
 static void with_compat_labels_that_clash_are_overwritten_and_value_is_prometheus(void **state)
 {
     static const char page[] = "# TYPE value gauge\nvalue 1\n";
-    struct emf_fixture_options o = {.podgpu = "\"unmatched\": \"log\"",
-                                    .labels = "Version=\"2\",job=\"j\"",
-                                    .compat = true};
+    struct emf_fixture_options o = {
+        .podgpu = "\"unmatched\": \"log\"", .labels = "Version=\"2\",job=\"j\"", .compat = true};
     struct emf_fixture *f = emf_fixture_new(&o);
     emf_fixture_scrape(f, page, T0);
     emf_fixture_expect(f, "{\"Timestamp\":\"1767323040000\",\"Version\":\"0\",\"job\":\"j\","
@@ -215,16 +216,15 @@ static void with_compat_labels_that_clash_are_overwritten_and_value_is_prometheu
 
 static void text_is_escaped_and_numbers_are_shortest(void **state)
 {
-    struct emf_fixture *f = emf_fixture_new(&(struct emf_fixture_options){
-        .podgpu = "\"unmatched\": \"log\"", .labels = "job=\"j\""});
+    struct emf_fixture *f = emf_fixture_new(
+        &(struct emf_fixture_options){.podgpu = "\"unmatched\": \"log\"", .labels = "job=\"j\""});
     emf_fixture_scrape(f,
                        "# TYPE a gauge\n# TYPE b gauge\n"
                        "a{x=\"<a>&\xe2\x80\xa8\x01\\\"\\\\/\t\xc3\xa9\"} 9.99e-7\nb 1e21\n",
                        T0);
-    emf_fixture_expect(
-        f, "{\"a\":9.99e-7,\"job\":\"j\",\"prom_metric_type\":\"gauge\",\"x\":"
-           "\"\\u003ca\\u003e\\u0026\\u2028\\u0001\\\"\\\\/\\t\xc3\xa9\"}\n"
-           "{\"b\":1e+21,\"job\":\"j\",\"prom_metric_type\":\"gauge\"}\n");
+    emf_fixture_expect(f, "{\"a\":9.99e-7,\"job\":\"j\",\"prom_metric_type\":\"gauge\",\"x\":"
+                          "\"\\u003ca\\u003e\\u0026\\u2028\\u0001\\\"\\\\/\\t\xc3\xa9\"}\n"
+                          "{\"b\":1e+21,\"job\":\"j\",\"prom_metric_type\":\"gauge\"}\n");
     emf_fixture_free(f);
 }
 
@@ -343,8 +343,7 @@ static void windows_may_be_several_minutes(void **state)
     emf_fixture_scrape(f, "# TYPE g gauge\ng 2\n", start + 299999);
     emf_fixture_expect(f, "");
     emf_fixture_scrape(f, "# TYPE g gauge\ng 3\n", start + 300000);
-    emf_fixture_expect(f,
-                       WINDOW(NAME("g"), "1767322800000", "gauge", "\"g\":[1,2]"));
+    emf_fixture_expect(f, WINDOW(NAME("g"), "1767322800000", "gauge", "\"g\":[1,2]"));
     emf_fixture_free(f); // sends the last
 }
 
@@ -366,8 +365,8 @@ static void what_waits_of_a_series_that_goes_is_sent(void **state)
     emf_fixture_scrape(f, "# TYPE g gauge\n# TYPE h gauge\ng 1\nh 2\n", T0);
     f->sink.ops->series_free(f->target, f->series[0].handle);
     f->series[0].handle = NULL;
-    emf_fixture_expect(f, WINDOW(NAME("g") "," NAME("h"), "1767323040000", "gauge",
-                                 "\"g\":[1],\"h\":[2]"));
+    emf_fixture_expect(
+        f, WINDOW(NAME("g") "," NAME("h"), "1767323040000", "gauge", "\"g\":[1],\"h\":[2]"));
     emf_fixture_free(f);
 }
 

@@ -22,8 +22,9 @@
 #define ANY(selectors, dimensions) DECLARE("\"prom_metric_type\"", ".*", selectors, dimensions)
 
 #define ABC "a=\"A\",b=\"B\",c=\"C\""
-#define THREE "# TYPE metric1 gauge\n# TYPE metric2 gauge\n# TYPE metric3 gauge\n"                 \
-              "metric1 1\nmetric2 200\nmetric3 3.14\n"
+#define THREE                                                                                      \
+    "# TYPE metric1 gauge\n# TYPE metric2 gauge\n# TYPE metric3 gauge\n"                           \
+    "metric1 1\nmetric2 200\nmetric3 3.14\n"
 
 static const struct rules_case {
     const char *declarations;
@@ -44,11 +45,13 @@ static const struct rules_case {
      ABC, "[a][b]: metric1/Count metric2/Count; "},
     {ANY("\"metric.*\"", "[\"b\",\"d\"]"), ABC, ""},
     {ANY("\"metric(1|3)\"", "[]"), ABC, "[]: metric1/Count metric3/Seconds; "},
-    {DECLARE("\"a\",\"b\",\"d\"", "A;B;D", "\"metric.*\"", "[\"a\"],[\"a\",\"c\"],[\"b\",\"d\"]") ","
-     DECLARE("\"a\",\"b\"", "A;B", "\"metric.*\"", "[\"b\"],[\"b\",\"d\"]"),
+    {DECLARE("\"a\",\"b\",\"d\"", "A;B;D", "\"metric.*\"",
+             "[\"a\"],[\"a\",\"c\"],[\"b\",\"d\"]") "," DECLARE("\"a\",\"b\"", "A;B",
+                                                                "\"metric.*\"",
+                                                                "[\"b\"],[\"b\",\"d\"]"),
      ABC, "[b]: metric1/Count metric2/Count metric3/Seconds; "},
-    {DECLARE("\"a\",\"b\"", "A;C", "\"metric.*\"", "[\"a\"]") ","
-     DECLARE("\"a\",\"b\"", "a;B", "\"metric.*\"", "[\"a\"]"),
+    {DECLARE("\"a\",\"b\"", "A;C", "\"metric.*\"",
+             "[\"a\"]") "," DECLARE("\"a\",\"b\"", "a;B", "\"metric.*\"", "[\"a\"]"),
      ABC, ""},
     {ANY("\"metric4\"", "[\"a\"]"), ABC, ""},
     {ANY("\"metric1\"", "[\"a\",\"b\"],[\"b\"]") "," ANY(
@@ -104,8 +107,7 @@ static void rules_of(struct emf_fixture *f, struct buf *out)
         return;
     assert_int_equal(json_parse(line, "event", &d, NULL), 0);
     const struct json_node *aws = json_find(json_root(d), "_aws");
-    const struct json_node *directives =
-        json_find(aws ? aws : json_root(d), "CloudWatchMetrics");
+    const struct json_node *directives = json_find(aws ? aws : json_root(d), "CloudWatchMetrics");
     if (directives)
         add_rules(out, directives);
     json_document_free(d);
@@ -160,8 +162,8 @@ static void dimension_values_over_1024_characters_leave_their_set_out(void **sta
         struct buf rules = BUF_INIT(1u << 16);
         int length = snprintf(page, sizeof(page), "# TYPE metric1 gauge\nmetric1{a=\"A\",long=\"");
         for (unsigned k = 0; k < cases[i].count; k++)
-            length += snprintf(page + length, sizeof(page) - (size_t)length, "%s",
-                               cases[i].character);
+            length +=
+                snprintf(page + length, sizeof(page) - (size_t)length, "%s", cases[i].character);
         (void)snprintf(page + length, sizeof(page) - (size_t)length, "\"} 1\n");
         struct emf_fixture *f = emf_fixture_new(&(struct emf_fixture_options){
             .config = "\"emf_processor\": {\"metric_declaration\": [" ANY(
@@ -178,10 +180,10 @@ static void dimension_values_over_1024_characters_leave_their_set_out(void **sta
 
 static void custom_metrics_are_counted_by_name_and_dimension_values(void **state)
 {
-    struct emf_fixture *f = emf_fixture_new(&(struct emf_fixture_options){
-        .config = "\"emf_processor\": {\"metric_declaration\": [" ANY(
-            "\"^m\"", "[\"a\"],[\"a\",\"b\"],[]") "]}",
-        .cluster = "c"});
+    struct emf_fixture *f = emf_fixture_new(
+        &(struct emf_fixture_options){.config = "\"emf_processor\": {\"metric_declaration\": [" ANY(
+                                          "\"^m\"", "[\"a\"],[\"a\",\"b\"],[]") "]}",
+                                      .cluster = "c"});
     emf_fixture_scrape(f,
                        "# TYPE m gauge\n# TYPE m2 gauge\nm{a=\"1\",b=\"1\"} 1\nm{a=\"1\",b=\"2\"} "
                        "1\nm{a=\"2\",b=\"1\"} 1\nm2{a=\"1\",b=\"1\"} 1\nm2{x=\"1\"} 1\n",
@@ -201,13 +203,16 @@ static void custom_metrics_are_counted_by_name_and_dimension_values(void **state
     "kubernetes=\"k\",spanName=\"test\""
 #define SPAN                                                                                       \
     "\"emf_processor\": {\"metric_namespace\": \"test-emf\", \"metric_declaration\": [" ANY(       \
-        "\"^spanCounter$\"", "[\"OTelLib\"],[\"OTelLib\",\"spanName\"]") "], "                     \
-    "\"metric_unit\": {\"spanCounter\": \"Count\"}}"
+        "\"^spanCounter$\"",                                                                       \
+        "[\"OTelLib\"],[\"OTelLib\",\"spanName\"]") "], "                                          \
+                                                    "\"metric_unit\": {\"spanCounter\": "          \
+                                                    "\"Count\"}}"
 #define RULES                                                                                      \
     "\"CloudWatchMetrics\":[{\"Namespace\":\"test-emf\",\"Dimensions\":[[\"OTelLib\"],"            \
     "[\"OTelLib\",\"spanName\"]],\"Metrics\":[{\"Name\":\"spanCounter\",\"Unit\":\"Count\","       \
     "\"StorageResolution\":60}]}]"
-#define FIRST "\"OTelLib\":\"cloudwatch-otel\",\"Sources\":\"[\\\"cloudwatch\\\",\\\"prometheus\\\"]\""
+#define FIRST                                                                                      \
+    "\"OTelLib\":\"cloudwatch-otel\",\"Sources\":\"[\\\"cloudwatch\\\",\\\"prometheus\\\"]\""
 
 static void events_have_the_form_of_their_version(void **state)
 {
@@ -217,7 +222,8 @@ static void events_have_the_form_of_their_version(void **state)
         const char *event;
     } cases[] = {
         {SPAN, true,
-         "{" RULES ",\"JobName\":\"default\"," FIRST ",\"Timestamp\":\"1596151098037\",\"Version\":\"0\","
+         "{" RULES ",\"JobName\":\"default\"," FIRST
+         ",\"Timestamp\":\"1596151098037\",\"Version\":\"0\","
          "\"kubernetes\":\"k\",\"prom_metric_type\":\"gauge\",\"spanName\":\"test\","
          "\"spanCounter\":0}\n"},
         {SPAN, false,
@@ -240,11 +246,11 @@ static void events_have_the_form_of_their_version(void **state)
          "\"spanName\":\"test\"}\n"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct emf_fixture *f = emf_fixture_new(
-            &(struct emf_fixture_options){.config = cases[i].config,
-                                          .podgpu = *cases[i].config ? "" : "\"unmatched\": \"log\"",
-                                          .labels = LABELS,
-                                          .compat = cases[i].compat});
+        struct emf_fixture *f = emf_fixture_new(&(struct emf_fixture_options){
+            .config = cases[i].config,
+            .podgpu = *cases[i].config ? "" : "\"unmatched\": \"log\"",
+            .labels = LABELS,
+            .compat = cases[i].compat});
         emf_fixture_scrape(f, "# TYPE spanCounter gauge\nspanCounter 0\n", T0);
         emf_fixture_expect(f, cases[i].event);
         emf_fixture_free(f);
@@ -269,7 +275,8 @@ static void what_is_not_extracted_stands_among_the_labels_when_it_is_logged(void
                        "# TYPE spanCounter gauge\n# TYPE A gauge\n# TYPE Z gauge\n# TYPE z gauge\n"
                        "A 1\nZ 2\nspanCounter 0\nz 3\n",
                        T0);
-    emf_fixture_expect(f, "{\"A\":1,\"JobName\":\"default\"," FIRST ",\"Version\":\"1\",\"Z\":2,\"_aws\":{" RULES
+    emf_fixture_expect(f, "{\"A\":1,\"JobName\":\"default\"," FIRST
+                          ",\"Version\":\"1\",\"Z\":2,\"_aws\":{" RULES
                           ",\"Timestamp\":1596151098037},\"kubernetes\":\"k\","
                           "\"prom_metric_type\":\"gauge\",\"spanName\":\"test\",\"z\":3,"
                           "\"spanCounter\":0}\n");

@@ -13,7 +13,8 @@
 
 static void use_json(void)
 {
-    static const char text[] = "{\"a\": [1, 2.5, {\"b\": \"two\"}], \"c\": null, \"d\": true}";
+    // One key fills jansson's first buffer to the last byte.
+    static const char text[] = "{\"a\": [1, 2.5, {\"b\": \"two\"}], \"SecretAccessKey\": \"s\"}";
     struct json_document *d = NULL;
     struct error err = ERROR_INIT;
     int r = json_parse(SV(text), "f", &d, &err);
@@ -23,7 +24,8 @@ static void use_json(void)
         assert_string_equal(err.text, "out of memory");
         return;
     }
-    assert_int_equal(json_root(d)->count, 3);
+    assert_int_equal(json_root(d)->count, 2);
+    assert_non_null(json_find(json_root(d), "SecretAccessKey"));
     json_document_free(d);
 }
 
