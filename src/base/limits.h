@@ -98,6 +98,18 @@
 #define LIMIT_JSON_VALUES (1u << 18) // 120 B each in the tree
 #define LIMIT_JSON_TREE_BYTES (64u << 20)
 
+// The Kubernetes API. etcd takes objects of 1.5 MiB; as JSON, with each byte escaped, they are
+// larger.
+#define LIMIT_KUBE_OBJECT_BYTES (4u << 20)
+#define LIMIT_KUBE_LIST_REST_BYTES (64u << 10) // of a list, beside its objects; or of a refusal
+#define LIMIT_KUBE_OBJECTS (1u << 18)          // of one watch; clusters end at 150,000 pods
+#define LIMIT_KUBE_URL_BYTES (16u << 10)       // selectors and a continue token of 1 KB
+#define LIMIT_KUBE_SELECTOR_BYTES 4096         // of one selector, or a namespace's name
+#define LIMIT_KUBE_ACCESS_BYTES (4u << 20)     // what a kubeconfig says of one server
+// Of one object: a thousand addresses with three ports and the labels of their pods take 10 MB.
+#define LIMIT_KUBE_GROUP_BYTES (64u << 20)
+#define LIMIT_KUBE_SECRET_BYTES (16u << 10) // a file with a token: 1 KB in practice
+
 // Regular expressions: Prometheus users list a few hundred metric names in one.
 #define LIMIT_REGEX_BYTES (64u << 10)
 #define LIMIT_REGEX_PROGRAM_BYTES (1u << 20) // of a pattern, program and caches

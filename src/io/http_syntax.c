@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "codec/base64.h"
 
 #define OPTIONAL_WHITESPACE " \t"
 
@@ -173,44 +174,6 @@ int http_path_clean(struct sv path, char *out, size_t out_bytes)
 
 // --- Basic credentials ---
 
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    if (c == '+')
-        return 62;
-    return c == '/' ? 63 : -1;
-}
-
-// Strict base64 with padding (RFC 4648 4). The length, or -EINVAL.
-static int base64_decode(struct sv in, char *out, size_t out_bytes)
-{
-    if (in.len % 4 != 0 || in.len / 4 * 3 > out_bytes)
-        return -EINVAL;
-    size_t padding = 0;
-    while (padding < 2 && padding < in.len && in.ptr[in.len - 1 - padding] == '=')
-        padding++;
-    size_t digits = in.len - padding;
-    size_t to = 0;
-    uint32_t bits = 0;
-    for (size_t i = 0; i < in.len; i++) {
-        int digit = i < digits ? base64_digit(in.ptr[i]) : 0;
-        if (digit < 0)
-            return -EINVAL;
-        bits = bits << 6 | (uint32_t)digit;
-        if (i % 4 != 3)
-            continue;
-        out[to++] = (char)(bits >> 16 & 0xff);
-        out[to++] = (char)(bits >> 8 & 0xff);
-        out[to++] = (char)(bits & 0xff);
-    }
-    return (int)(to - padding);
-}
-
 int http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *out_user,
                       struct sv *out_password)
 {
@@ -218,10 +181,9 @@ int http_basic_decode(struct sv value, char *out, size_t out_bytes, struct sv *o
     if (!sv_equals_nocase(sv_sub(value, 0, scheme.len), scheme))
         return -EINVAL;
     struct sv credentials = sv_trim(sv_sub(value, scheme.len, value.len), OPTIONAL_WHITESPACE);
-    int len = base64_decode(credentials, out, out_bytes);
-    if (len < 0)
-        return len;
-    struct sv both = {out, (size_t)len};
+    struct sv both = {out, 0};
+    if (base64_decode(credentials, out, out_bytes, &both.len) < 0)
+        return -EINVAL;
     size_t colon = sv_find_char(both, ':');
     if (colon == (size_t)-1)
         return -EINVAL;

@@ -78,7 +78,8 @@ ENGINES = re.compile(
     r"agent/series\w*\.[ch]|"
     r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
     r"agent/spool_record\.[ch]|"
-    r"kube/pod_resources_decoder\.c)$"
+    r"agent/discover_kube_\w+\.[ch]|"
+    r"kube/(pod_resources_decoder|api_stream|api_kubeconfig)\.[ch])$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')
 ENGINE_CALLS = re.compile(
