@@ -247,8 +247,16 @@ def bench_soak():
         row("memory of the programs' own over 6,000 samples", f"{sizes[0]} KiB, at the end {sizes[-1] - sizes[0]:+} KiB", "flat")
 
 
+def bench_emf():
+    rates = []
+    for _ in range(PAIRS):
+        rate, size, _ = subprocess.run([BUILD / "bench" / "bench_emf"], check=True, capture_output=True, text=True).stdout.split()
+        rates.append(int(rate))
+    row("agent: exposition → relabelled → EMF, of one core", f"{statistics.median(rates) / 1e6:.2f} M samples/s ({size} B each)", ">= 2.5 M")
+
+
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
-           "clients": bench_clients, "cpu": bench_cpu, "soak": bench_soak}
+           "clients": bench_clients, "cpu": bench_cpu, "emf": bench_emf, "soak": bench_soak}
 
 
 def main():

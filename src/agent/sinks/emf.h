@@ -43,7 +43,7 @@ struct emf_stats {
     uint64_t dropped_large;  // events over the limit that could not be split
     uint64_t dropped_value;  // beyond +-2^360
     uint64_t dropped_memory; // no memory, or over LIMIT_EMF_ITEMS
-    uint64_t events_split;   // events made because one has room for 100 metrics and 256 KiB
+    uint64_t metrics_split;  // events made because one has room for 100 metrics and 256 KiB
     uint64_t renamed;        // labels and metrics whose name has another meaning in an event, once
                              // a series
     uint64_t bad_dimensions; // dimension sets left out for a value over 1024 characters, once a
@@ -53,10 +53,10 @@ struct emf_stats {
 };
 
 struct emf;
-// 0, -ENOMEM. The configuration's reference is taken.
+// Takes a reference of its own to the configuration. 0, -ENOMEM.
 int must_use emf_new(struct cw_config *config, const struct emf_options *o, struct emf **out);
-// For series that appear from now on (series_table_renew makes all appear again). The
-// configuration's reference is taken. 0, -ENOMEM (as it was).
+// For series that appear from now on (series_table_renew makes all appear again). Takes a reference
+// of its own. 0, -ENOMEM (as it was).
 int must_use emf_set_config(struct emf *e, struct cw_config *config, const char *cluster);
 struct sink emf_sink(struct emf *e);
 // Minutes that are over are sent (only with podgpu.aggregate); final: also the one that is not.

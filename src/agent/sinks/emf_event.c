@@ -338,7 +338,7 @@ int emf_batch_send(struct emf_group *g, const struct emf_batch *batch)
                           .values = batch->values,
                           .compat = g->plan->config->compat};
         size_t bytes = cut(e, &c, batch->count - at, base);
-        e->stats.events_split += at > 0;
+        e->stats.metrics_split += at > 0;
         at += c.count;
         int r = send_chunk(e, &c, bytes);
         if (result == 0)

@@ -43,7 +43,7 @@ int emf_plan_new(struct cw_config *config, const char *cluster, struct emf_plan 
         return -ENOMEM;
     *p = (struct emf_plan){
         .refs = 1,
-        .config = config,
+        .config = cw_config_ref(config),
         .words = (config->declaration_count + 63) / 64,
         .extracts = !config->disable_metric_extraction,
         .drops_unmatched =
@@ -52,7 +52,6 @@ int emf_plan_new(struct cw_config *config, const char *cluster, struct emf_plan 
     p->log_group = log_group_of(config, cluster);
     p->cluster = cluster ? sv_dup(sv_from(cluster)) : NULL;
     if (!p->log_group || (cluster && !p->cluster)) {
-        p->config = NULL; // stays the caller's
         emf_plan_unref(p);
         return -ENOMEM;
     }
@@ -66,8 +65,7 @@ void emf_plan_unref(struct emf_plan *p)
         return;
     intern_deinit(&p->metrics);
     intern_deinit(&p->rules);
-    if (p->config)
-        cw_config_unref(p->config);
+    cw_config_unref(p->config);
     free(p->cluster);
     free(p->log_group);
     free(p);

@@ -61,7 +61,9 @@ struct emf_fixture *emf_fixture_new(const struct emf_fixture_options *o)
     f->arena = ARENA_INIT(1u << 20);
     labels_init(&f->labels, &f->arena);
     read_labels(sv_from(o->labels ? o->labels : ""), &f->labels);
-    assert_int_equal(emf_new(emf_fixture_config(o), &options, &f->emf), 0);
+    struct cw_config *config = emf_fixture_config(o);
+    assert_int_equal(emf_new(config, &options, &f->emf), 0);
+    cw_config_unref(config);
     f->sink = emf_sink(f->emf);
     struct sink_target target = {SV("job"), (o->interval_s ? o->interval_s : 60) * NS_PER_S,
                                  &f->labels};
@@ -150,7 +152,9 @@ void emf_fixture_fail(struct emf_fixture *f, int64_t time_ms)
 
 void emf_fixture_renew(struct emf_fixture *f, const struct emf_fixture_options *o)
 {
-    assert_int_equal(emf_set_config(f->emf, emf_fixture_config(o), o->cluster), 0);
+    struct cw_config *config = emf_fixture_config(o);
+    assert_int_equal(emf_set_config(f->emf, config, o->cluster), 0);
+    cw_config_unref(config);
     for (size_t i = 0; i < f->series_count; i++) {
         struct parser p;
         struct parse_sample s;

@@ -66,7 +66,7 @@ static void events_have_at_most_100_metrics(void **state)
         emf_fixture_scrape(f, buf_cstr(&page), T0);
         struct emf_stats s = stats_of(f);
         assert_int_equal(s.events, cases[i].events);
-        assert_int_equal(s.events_split, cases[i].split);
+        assert_int_equal(s.metrics_split, cases[i].split);
         assert_int_equal(count_of(&f->events, "{\"Name\":"), cases[i].metrics);
         assert_int_equal(count_of(&f->events, "m00099\":99"), 1);
         emf_fixture_expect_places(f, cases[i].places);
