@@ -113,6 +113,7 @@ struct aws_logs {
     size_t idle_count;
     struct map makers;          // by group, NUL, stream (empty: the group itself)
     struct logs_link lingering; // made groups whose retention is still to be set
-    size_t call_count;          // alive
-    bool is_gone;               // but for them
+    size_t lingering_count;
+    size_t call_count; // alive
+    bool is_gone;      // but for them
 };

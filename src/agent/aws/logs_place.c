@@ -43,6 +43,7 @@ static void maker_free(struct logs_maker *m)
 {
     logs_waiter_cancel(&m->for_group);
     logs_link_remove(&m->link);
+    m->logs->lingering_count -= m->again != NULL;
     loop_timer_free(m->again);
     logs_op_deinit(&m->op);
     buf_deinit(&m->body);
@@ -137,8 +138,10 @@ static void on_retention(void *user, const struct logs_answer *answer)
     static const struct logs_answer made = {0};
     struct logs_maker *m = user;
     bool lingers = is_worth_a_retry(answer->fault) &&
+                   m->logs->lingering_count < LIMIT_LOGS_MAKERS &&
                    loop_timer_new(m->logs->env->loop, try_retention_again, m, &m->again) == 0;
     if (lingers) {
+        m->logs->lingering_count++;
         logs_link_add(&m->logs->lingering, &m->link);
         loop_timer_set(m->again, RETENTION_LEAST_NS, 0);
     } else if (answer->fault != LOGS_FAULT_NONE) {
