@@ -134,6 +134,7 @@ static void judge_disk(struct delivery *d)
             log_info("spool can be written again");
             d->is_disk_failing = false;
             d->disk_attempts = 0;
+            disk_collect_memory(d); // batches that were closed meanwhile
         }
         return;
     }
@@ -164,8 +165,7 @@ static void take_appends(struct delivery *d)
     enqueue_all(&k->failed);
     if (d->is_disk_failing)
         enqueue_all(&d->unspooled);
-    while (d->memory_bytes > LIMIT_DELIVERY_MEMORY_BYTES && delivery_drop_oldest(d, true))
-        continue;
+    delivery_keep_memory(d);
 }
 
 static void take_acknowledged(struct delivery *d)

@@ -307,6 +307,14 @@ bool delivery_drop_oldest(struct delivery *d, bool memory_only)
     return true;
 }
 
+void delivery_keep_memory(struct delivery *d)
+{
+    // At the end all of it goes to disk at once.
+    while (!d->is_closing && d->memory_bytes > LIMIT_DELIVERY_MEMORY_BYTES)
+        if (!delivery_drop_oldest(d, true))
+            return;
+}
+
 // --- Gathering ---
 
 static void widen(struct spool_info *i, int64_t timestamp_ms)
@@ -452,6 +460,5 @@ void stream_close(struct stream *s)
     batch_enqueue(b);
     if (d->stats.spool_batches > LIMIT_DELIVERY_BATCHES)
         (void)delivery_drop_oldest(d, false);
-    while (d->memory_bytes > LIMIT_DELIVERY_MEMORY_BYTES && delivery_drop_oldest(d, true))
-        continue;
+    delivery_keep_memory(d);
 }

@@ -211,7 +211,6 @@ static void collect_loads(struct delivery *d)
     }
 }
 
-// What was kept in memory while the disk failed is to be spooled after all.
 static void collect_memory(struct delivery *d, struct queue *from)
 {
     struct queue all = *from;
@@ -224,15 +223,20 @@ static void collect_memory(struct delivery *d, struct queue *from)
     }
 }
 
+void disk_collect_memory(struct delivery *d)
+{
+    for (struct stream *s = d->streams; s; s = s->next) {
+        collect_memory(d, &s->backlog);
+        collect_memory(d, &s->live);
+    }
+}
+
 static void collect_appends(struct delivery *d)
 {
     if (d->is_disk_failing) {
         if (loop_now_ns(d->loop) < d->disk_retry_ns)
             return;
-        for (struct stream *s = d->streams; s; s = s->next) {
-            collect_memory(d, &s->backlog);
-            collect_memory(d, &s->live);
-        }
+        disk_collect_memory(d);
     }
     queue_append(&d->disk->append, &d->unspooled);
 }

@@ -165,12 +165,15 @@ bool batch_is_old(const struct batch *b);
 void lose_event(struct delivery *d, unsigned samples, enum delivery_loss why);
 // The oldest of all that nobody works on; memory_only: of those in memory alone. False: none.
 bool delivery_drop_oldest(struct delivery *d, bool memory_only);
+void delivery_keep_memory(struct delivery *d); // within its limit: the oldest go
 
 // --- delivery_disk.c ---
 
 int must_use disk_new(struct delivery *d, const char *directory, uint64_t max_bytes,
                       struct error *err);
 void disk_start(struct delivery *d); // a job, when there is work and none runs
+// What was kept in memory while the disk failed is to be spooled after all.
+void disk_collect_memory(struct delivery *d);
 // Waits for the job, writes what is left, closes. What could not be written is lost.
 void disk_close(struct delivery *d);
 bool disk_is_idle(const struct delivery *d);   // nothing to acknowledge, no job

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/num.h"
 
 struct world world;
@@ -85,6 +86,21 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t offset)
         return -1;
     }
     return __real_pwrite64(fd, bytes, len, offset);
+}
+
+// Nothing here needs to survive a loss of power.
+int __wrap_fdatasync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+    errno = world.sync_error;
+    return world.sync_error ? -1 : 0;
+}
+
+int __wrap_fsync(int fd)
+{
+    return 0;
 }
 
 uint64_t loop_now_ns(const struct loop *l)
@@ -451,8 +467,11 @@ void world_start(void)
     world.keeps_requests = true;
     world.seen = calloc(WORLD_EVENTS_MAX, 1);
     assert_non_null(world.seen);
-    (void)snprintf(world.directory, sizeof(world.directory), "/tmp/podgpu-delivery-XXXXXX");
+    // In memory where there is such a place: thousands of files come and go.
+    (void)snprintf(world.directory, sizeof(world.directory), "%s/podgpu-delivery-XXXXXX",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(world.directory));
+    log_setup(LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);
 }
 
 static void each_file(const char *directory,
@@ -508,6 +527,7 @@ void world_kill(const char *snapshot)
     each_file(snapshot, remove_file, NULL);
     each_file(world.directory, copy_file, snapshot);
     world_close();
+    each_file(world.directory, remove_file, NULL);
 }
 
 void world_stop(void)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A world for the delivery without time and network of its own: a loop in virtual time, disk jobs
 // that take as long as the test says, and a log service that answers as the test says and remembers
-// what it took. Link with -Wl,--wrap of clock_wall_ns, clock_jitter_ns and pwrite64.
+// what it took. Link with -Wl,--wrap of clock_wall_ns, clock_jitter_ns, pwrite64, fdatasync
+// and fsync.
 #pragma once
 
 #include "agent/delivery_internal.h"
@@ -31,6 +32,7 @@ struct world {
     void (*answer)(struct request *r);
     uint64_t job_ns;       // a disk job takes
     int disk_error;        // errno of every write to the disk; 0: it works
+    int sync_error;        // of fdatasync
     unsigned job_refusals; // so many jobs cannot be started
     bool keeps_requests;
     struct request *requests; // those kept
