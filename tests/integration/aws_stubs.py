@@ -107,12 +107,14 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 @contextlib.contextmanager
-def serving(answer):
-    """answer(asked) gives (status, text[, headers]); None: no answer at all."""
+def serving(answer, context=None):
+    """answer(asked) gives (status, text[, headers]); None: no answer at all. context: of TLS."""
     server = Server(("127.0.0.1", 0), Handler)
     server.answer, server.asked, server.lock = answer, [], threading.Lock()
     server.let_go = threading.Event()
-    server.url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+    server.url = f"{'https' if context else 'http'}://127.0.0.1:{server.socket.getsockname()[1]}"
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

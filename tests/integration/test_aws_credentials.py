@@ -1,12 +1,19 @@
 """AWS credentials on the loop (tests/tools/aws_probe.c) against stub servers: environment, shared files, web identity,
 container endpoints, instance metadata, roles; what is asked, in which order, and what is not."""
 import json
+import pathlib
+import ssl
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from aws_stubs import (ROLES, assert_signed, clean_environment, credentials, form, key_json, key_text, keys, metadata,
                        probe, serving, sts_error, sts_xml)
+
+from harness import SLOW
+from test_http_client import make_certificate
 
 pytestmark = pytest.mark.faults
 
@@ -585,3 +592,109 @@ def test_an_issuers_clock_may_differ_from_ours(tmp_path):
                 return "Fri, 01 Jan 2021 00:00:00 GMT"
         server.RequestHandlerClass = Skewed
         assert keys(credentials(irsa(tmp_path, server))) == key_text("SKEW")
+
+
+def test_a_clock_that_is_wrong_costs_one_more_request(tmp_path):
+    """A signature must carry the service's date: here it lives in 2021."""
+    def answer(asked):
+        if not asked.headers["x-amz-date"].startswith("20210101T0000"):
+            return 403, sts_error("SignatureDoesNotMatch", "Signature expired")
+        return 200, sts_xml("TOP", "AssumeRole").replace(
+            sts_xml("TOP").split("<Expiration>")[1].split("<")[0][:10], "2021-01-02")
+    with serving(answer) as server:
+        class Skewed(server.RequestHandlerClass):
+            def date_time_string(self, timestamp=None):
+                return "Fri, 01 Jan 2021 00:00:30 GMT"
+        server.RequestHandlerClass = Skewed
+        env = clean_environment(tmp_path, **STATIC, AWS_ENDPOINT_URL_STS=server.url)
+        assert keys(credentials(env, "--role", ROLE, "--region", "eu-west-1")) == key_text("TOP")
+        assert len(server.asked) == 2
+        assert_signed(server.asked[1], server.url, ("AKENV", "secret/env", ""), "sts", "eu-west-1")
+        server.asked.clear()
+        server.answer = lambda asked: (403, sts_error("SignatureDoesNotMatch"))
+        assert credentials(env, "--role", ROLE, "--region", "eu-west-1")["result"] == "failed"
+        assert len(server.asked) == 2  # once more, not for ever
+
+
+def test_what_hangs_is_left_at_once_when_we_end(tmp_path):
+    with serving(lambda asked: None) as server:
+        assert probe(irsa(tmp_path, server), "credentials", "--watch-ms", 300)[0] == []
+        assert probe(pod_identity(tmp_path, server), "credentials", "--watch-ms", 300)[0] == []
+        assert probe(imds_environment(tmp_path, server), "credentials", "--watch-ms", 300)[0] == []
+        assert probe(imds_environment(tmp_path, server), "region", "--watch-ms", 300)[0] == []
+        assert len(server.asked) == 4
+
+
+def test_sts_is_asked_through_the_proxy_of_the_environment(tmp_path):
+    with serving(lambda asked: (200, sts_xml("WEB"))) as proxy:
+        env = irsa(tmp_path, proxy)
+        env.update(AWS_ENDPOINT_URL_STS="http://sts.example.invalid", http_proxy=proxy.url)
+        assert keys(credentials(env)) == key_text("WEB")
+        assert proxy.asked[0].path == "http://sts.example.invalid/"
+        assert proxy.asked[0].headers["host"] == "sts.example.invalid"
+
+
+def test_https_is_held_to_the_bundle_that_is_named(tmp_path):
+    make_certificate(tmp_path, "ca", extension="basicConstraints=critical,CA:TRUE")
+    make_certificate(tmp_path, "server", "ca", "subjectAltName=IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    with serving(lambda asked: (200, sts_xml("WEB")), context) as server:
+        env = irsa(tmp_path, server)
+        answer = credentials(env)
+        assert answer["result"] == "failed" and "certificate" in answer["error"]
+        assert server.asked == []
+        assert keys(credentials({**env, "AWS_CA_BUNDLE": str(tmp_path / "ca.pem")})) == key_text("WEB")
+
+
+def test_the_region_of_sts_is_the_first_that_is_said(tmp_path):
+    write_files(tmp_path, None, "[default]\nregion = eu-west-3\nrole_arn = arn:aws-cn:iam::1:role/x\n"
+                                "source_profile = b\n[profile b]\naws_access_key_id=A\naws_secret_access_key=s\n")
+    with serving(by_role) as server:
+        env = clean_environment(tmp_path, AWS_ENDPOINT_URL=server.url)
+        for more, args, region in [({}, ["--region", "us-west-1"], "us-west-1"), ({"AWS_REGION": "us-west-2"}, [], "us-west-2"),
+                                   ({"AWS_DEFAULT_REGION": "us-east-2"}, [], "us-east-2"), ({}, [], "eu-west-3")]:
+            keys(credentials({**env, **more}, *args))
+            assert f"/{region}/sts/" in server.asked[-1].headers["authorization"]
+        config = tmp_path / ".aws" / "config"
+        config.write_text(config.read_text().replace("region = eu-west-3", ""))
+        keys(credentials(env))
+        assert "/cn-north-1/sts/" in server.asked[-1].headers["authorization"]  # the partition of the role's ARN
+
+
+# --- At their real addresses ---
+
+REAL = """
+import sys, threading, http.server
+sys.path.insert(0, sys.argv[1])
+from aws_stubs import Handler, Server, credentials, clean_environment, lookup, key_json, metadata
+import pathlib, json
+def serve(address, answer):
+    server = Server((address, 80), Handler)
+    server.answer, server.asked, server.lock, server.let_go = answer, [], threading.Lock(), threading.Event()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+imds = serve("169.254.169.254", metadata(paths={"/latest/meta-data/placement/region": "eu-west-1"}))
+ecs = serve("169.254.170.2", lambda asked: (200, key_json("ECS")))
+pod = serve("169.254.170.23", lambda asked: (200, key_json("POD")))
+folder = pathlib.Path(sys.argv[2])
+def env(**more):
+    e = clean_environment(folder, http_proxy="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9", **more)
+    del e["AWS_EC2_METADATA_SERVICE_ENDPOINT"]
+    return e
+print(credentials(env())["access_key"], lookup(env(), "region")["text"])
+print(credentials(env(AWS_CONTAINER_CREDENTIALS_RELATIVE_URI="/v2/x"))["access_key"], ecs.asked)
+print(credentials(env(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://169.254.170.23/v1/credentials"))["access_key"], pod.asked)
+"""
+SETUP = "ip link set lo up && for a in 169.254.169.254 169.254.170.2 169.254.170.23; do ip addr add $a/32 dev lo; done && " \
+        'exec "$@"'
+
+
+def test_the_real_addresses_in_a_network_of_our_own(tmp_path):
+    there = subprocess.run(["unshare", "-n", "sh", "-c", SETUP, "sh", "true"], capture_output=True)
+    if there.returncode != 0:
+        pytest.skip("no network namespaces here")
+    done = subprocess.run(["unshare", "-n", "sh", "-c", SETUP, "sh", sys.executable, "-c", REAL,
+                           pathlib.Path(__file__).parent, tmp_path], capture_output=True, text=True, timeout=60 * SLOW)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "AKIMDS eu-west-1\nAKECS [GET /v2/x]\nAKPOD [GET /v1/credentials]\n"

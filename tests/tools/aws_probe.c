@@ -5,6 +5,7 @@
 // aws_probe credentials [--role ARN] [--region R] [--watch-ms N [--lines N]] [--expire-every-ms N]
 // aws_probe region [--configured R]
 // aws_probe cluster [--configured C] [--region R]
+//   both: --watch-ms N ends it after that time
 // aws_probe endpoint SERVICE REGION [--dualstack]
 #include <errno.h>
 #include <stdio.h>
@@ -132,6 +133,10 @@ static int run_lookup(struct probe *p, bool is_cluster)
     } else {
         r = aws_region_find(&p->env, p->configured, on_found, p, &p->lookup);
     }
+    if (r == 0 && p->watch_ms)
+        r = loop_timer_new(p->env.loop, on_stop, p, &p->stop);
+    if (r == 0 && p->watch_ms)
+        loop_timer_set(p->stop, p->watch_ms * NS_PER_MS, 0);
     return r < 0 ? 1 : loop_run(p->env.loop);
 }
 

@@ -2,6 +2,7 @@
 #include "agent/aws/ask.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -14,6 +15,8 @@
 #define WAIT_LEAST_NS (200 * NS_PER_MS)
 #define WAIT_MOST_NS (5 * NS_PER_S)
 #define RETRY_AFTER_S_MAX 20
+#define CLOCK_S_MAX 240
+#define DATE_BYTES sizeof("20260102T030405Z")
 
 static void on_timer(void *user);
 
@@ -92,9 +95,24 @@ static bool is_worth_another(const struct aws_ask *a, const struct http_client_r
     return r->status == 429 || r->status >= 500 || (a->again && a->again(r));
 }
 
+// A signature is dated, and refused when the clocks differ by five minutes.
+static bool is_clock_wrong(struct aws_ask *a, const struct http_client_response *r)
+{
+    if (!a->service || a->has_offset || r->result < 0 || r->status < 400 || r->status >= 500 ||
+        r->server_time_s == 0)
+        return false;
+    a->clock_offset_s = r->server_time_s - (int64_t)(clock_wall_ns() / NS_PER_S);
+    a->has_offset = a->clock_offset_s > CLOCK_S_MAX || a->clock_offset_s < -CLOCK_S_MAX;
+    return a->has_offset;
+}
+
 static void on_answer(void *user, const struct http_client_response *response)
 {
     struct aws_ask *a = user;
+    if (is_clock_wrong(a, response)) {
+        loop_timer_set(a->timer, 0, 0);
+        return;
+    }
     if (++a->attempt >= a->tries || !is_worth_another(a, response)) {
         a->done(a->user, response);
         return;
@@ -139,7 +157,18 @@ static void header_lines(struct aws_ask *a, const char **lines)
         lines[count++] = line.ptr; // each ends in its NUL
 }
 
-static struct http_sign sign_of(const struct aws_ask *a)
+// The service's date for X-Amz-Date; NULL: ours.
+static const char *date_of(const struct aws_ask *a, char out[DATE_BYTES])
+{
+    time_t seconds = (time_t)((int64_t)(clock_wall_ns() / NS_PER_S) + a->clock_offset_s);
+    struct tm parts;
+    if (!a->has_offset || !gmtime_r(&seconds, &parts) ||
+        strftime(out, DATE_BYTES, "%Y%m%dT%H%M%SZ", &parts) == 0)
+        return NULL;
+    return out;
+}
+
+static struct http_sign sign_of(const struct aws_ask *a, const char *date)
 {
     if (!a->service)
         return (struct http_sign){0};
@@ -149,6 +178,7 @@ static struct http_sign sign_of(const struct aws_ask *a)
         .access_key = sv_from(a->keys->access_key),
         .secret_key = sv_from(a->keys->secret_key),
         .session_token = sv_from(a->keys->session_token),
+        .date = date,
     };
 }
 
@@ -156,6 +186,7 @@ static struct http_sign sign_of(const struct aws_ask *a)
 static int start(struct aws_ask *a)
 {
     const char *lines[HEADERS_MAX + 1] = {0};
+    char date[DATE_BYTES];
     a->failure = check(a);
     if (a->failure)
         return a->failure;
@@ -168,7 +199,7 @@ static int start(struct aws_ask *a)
         .headers = lines,
         .body = buf_sv(&a->body),
         .tls = {.ca_file = aws_env_get(a->env, "AWS_CA_BUNDLE")},
-        .sign = sign_of(a),
+        .sign = sign_of(a, date_of(a, date)),
         .proxy = a->is_direct ? "" : NULL,
         .deadline_ns = a->deadline_ns,
         .max_body_bytes = LIMIT_AWS_ANSWER_BYTES,

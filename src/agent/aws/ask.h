@@ -28,6 +28,8 @@ struct aws_ask {
     struct http_call *call;
     struct loop_timer *timer; // until the next try, or to tell a failure
     unsigned attempt;
+    int64_t clock_offset_s; // of the service to us, once it refused a date
+    bool has_offset;
     int failure; // of starting; told from the timer
     struct error error;
 };

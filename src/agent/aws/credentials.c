@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define LEAD_NS (5 * 60 * NS_PER_S)    // ahead of expiry; the services renew theirs before that
 #define REREAD_NS (10 * 60 * NS_PER_S) // keys without expiry that stand in a file
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS (60 * NS_PER_S)
@@ -43,16 +42,6 @@ static uint64_t now_ns(const struct aws_credentials *c)
     return loop_now_ns(c->env->loop);
 }
 
-// How long after they came keys are fetched anew: five minutes before they expire and up to five
-// more by chance; a shorter life is left at two thirds or a half.
-static uint64_t refresh_after_ns(uint64_t life_ns)
-{
-    uint64_t lead_ns = life_ns / 3 < LEAD_NS ? life_ns / 3 : LEAD_NS;
-    uint64_t spread_ns = life_ns / 6 < LEAD_NS ? life_ns / 6 : LEAD_NS;
-    uint64_t after_ns = life_ns - lead_ns - clock_jitter_ns(spread_ns);
-    return after_ns > RETRY_LEAST_NS ? after_ns : RETRY_LEAST_NS;
-}
-
 static void set_next(struct aws_credentials *c, uint64_t delay_ns)
 {
     c->next_ns = now_ns(c) + delay_ns;
@@ -66,7 +55,7 @@ static void wait_after_success(struct aws_credentials *c)
     c->next_ns = UINT64_MAX;
     if (k->expires_ns != UINT64_MAX) {
         uint64_t life_ns = k->expires_ns - now_ns(c);
-        set_next(c, refresh_after_ns(life_ns));
+        set_next(c, aws_keys_refresh_ns(life_ns, clock_jitter_ns(UINT64_MAX)));
         loop_timer_set(c->expiry, life_ns, 0);
     } else if (strcmp(c->provider, "environment") != 0) {
         set_next(c, REREAD_NS + clock_jitter_ns(REREAD_NS / 10));

@@ -27,8 +27,9 @@ struct aws_keys { // borrowed until the next turn of the loop
 };
 
 struct aws_credentials;
-// role_arn NULL: none on top. region: of STS; copied, may be NULL (then the global endpoint). The
-// first look starts at once. 0, -ENOMEM.
+// role_arn NULL: none on top. region: of STS; copied, may be NULL (then AWS_REGION,
+// AWS_DEFAULT_REGION, the profile's, the main region of the role's partition). The first look
+// starts at once, and what needs no request is there when this returns. 0, -ENOMEM.
 int must_use aws_credentials_new(const struct aws_env *env, const char *role_arn,
                                  const char *region, struct aws_credentials **out);
 // 0 and the keys; -EAGAIN: being fetched; -ENOENT with *err: no provider has any (every place
@@ -36,7 +37,8 @@ int must_use aws_credentials_new(const struct aws_env *env, const char *role_arn
 // past their expiry are never given.
 int must_use aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out,
                                  struct error *err);
-// Called when aws_credentials_get may give another answer. One at most; NULL: none.
+// Called from the loop when aws_credentials_get may give another answer; c may be freed in it. One
+// at most; NULL: none.
 void aws_credentials_watch(struct aws_credentials *c, void (*changed)(void *user), void *user);
 // The service refused them: fetch anew now (not more than once in 10 s).
 void aws_credentials_expire(struct aws_credentials *c);
@@ -65,6 +67,7 @@ int must_use aws_cluster_find(const struct aws_env *env, const char *configured,
 
 // Host part of a service's URL with scheme, without a slash at the end: AWS_ENDPOINT_URL_<SERVICE>,
 // AWS_ENDPOINT_URL, else by region, partition, AWS_USE_FIPS_ENDPOINT, AWS_USE_DUALSTACK_ENDPOINT
-// (or dualstack). service: "logs", "sts", "ec2".
+// (or dualstack). service: "logs", "sts", "ec2". A region that cannot be one: out->error is
+// -EINVAL.
 void aws_endpoint(const struct aws_env *env, const char *service, const char *region,
                   bool dualstack, struct buf *out);

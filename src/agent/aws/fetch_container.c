@@ -27,7 +27,7 @@ static void on_answer(void *user, const struct http_client_response *response)
     aws_fetch_continue(f, r == -ENOENT ? -EIO : r);
 }
 
-// The token as it stands in its file, but for the line end that an editor leaves.
+// The token as it stands in its file: a line break in it could begin another header.
 static int add_authorization(struct aws_fetch *f)
 {
     const char *path = aws_env_get(f->env, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");

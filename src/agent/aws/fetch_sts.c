@@ -89,9 +89,12 @@ static void choose_region(struct aws_fetch *f)
     const char *region = f->region && *f->region ? f->region : aws_env_get(f->env, "AWS_REGION");
     if (!region)
         region = aws_env_get(f->env, "AWS_DEFAULT_REGION");
+    struct sv of_profile = aws_profile_get(&f->files.profiles, buf_sv(&f->files.name), "region");
     buf_reset(&f->sts_region);
     if (region)
         buf_add_str(&f->sts_region, region);
+    else if (of_profile.len > 0)
+        buf_add_sv(&f->sts_region, of_profile);
     else
         buf_add_str(&f->sts_region, aws_partition_of(arn_partition(f->role.arn))->main_region);
     f->is_elsewhere = false;

@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
+
+#define LEAD_NS (5 * 60 * NS_PER_S) // the services have new keys ready by then
 
 void aws_erase_text(char *text)
 {
@@ -81,4 +84,12 @@ bool aws_key_set_equals(const struct aws_key_set *a, const struct aws_key_set *b
 {
     return same(a->access_key, b->access_key) && same(a->secret_key, b->secret_key) &&
            same(a->session_token, b->session_token);
+}
+
+uint64_t aws_keys_refresh_ns(uint64_t life_ns, uint64_t chance)
+{
+    uint64_t lead_ns = life_ns / 3 < LEAD_NS ? life_ns / 3 : LEAD_NS;
+    uint64_t spread_ns = life_ns / 6 < LEAD_NS ? life_ns / 6 : LEAD_NS;
+    uint64_t after_ns = life_ns - lead_ns - chance % (spread_ns + 1);
+    return after_ns > NS_PER_S ? after_ns : NS_PER_S;
 }

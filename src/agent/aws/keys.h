@@ -22,6 +22,10 @@ int must_use aws_key_set_init(struct aws_key_set *k, struct sv access_key, struc
                               struct sv session_token, struct error *err);
 void aws_key_set_deinit(struct aws_key_set *k); // erases
 bool aws_key_set_equals(const struct aws_key_set *a, const struct aws_key_set *b);
+// How long after they came keys that live so long are fetched anew: five minutes before they expire
+// and up to five more by chance (any number); a short life is left at a half to two thirds. Not
+// under a second.
+uint64_t aws_keys_refresh_ns(uint64_t life_ns, uint64_t chance);
 
 // For the other secrets of these files.
 void aws_erase_text(char *text);   // and frees; NULL: nothing

@@ -14,6 +14,8 @@
 
 #include "agent/aws/container_url.h"
 #include "agent/aws/env.h"
+#include "agent/aws/imds.h"
+#include "base/clock.h"
 #include "base/limits.h"
 
 static void times_are_read(void **state)
@@ -416,6 +418,53 @@ static void partitions_have_a_main_region(void **state)
     (void)state;
 }
 
+static void metadata_is_where_it_is_said_to_be(void **state)
+{
+    static const struct {
+        char *env[3];
+        const char *url;
+    } cases[] = {
+        {{NULL}, "http://169.254.169.254"},
+        {{"AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE=IPv6"}, "http://[fd00:ec2::254]"},
+        {{"AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE=ipv4"}, "http://169.254.169.254"},
+        {{"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1/",
+          "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE=IPv6"},
+         "http://127.0.0.1:1"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct aws_env env = {.environment = cases[i].env};
+        struct buf out = BUF_INIT(256);
+        aws_imds_endpoint(&env, &out);
+        assert_string_equal(buf_cstr(&out), cases[i].url);
+        buf_deinit(&out);
+    }
+    (void)state;
+}
+
+static void keys_are_refreshed_five_to_ten_minutes_ahead(void **state)
+{
+    static const struct {
+        uint64_t life_s, earliest_s, latest_s;
+    } cases[] = {
+        {12 * 3600, 12 * 3600 - 600, 12 * 3600 - 300},
+        {3600, 3000, 3300},
+        {900, 450, 600}, // an assumed role's shortest
+        {600, 300, 400},
+        {6, 3, 4},
+        {1, 1, 1},
+        {0, 1, 1},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        uint64_t life_ns = cases[i].life_s * NS_PER_S;
+        uint64_t spread_ns = (cases[i].latest_s - cases[i].earliest_s) * NS_PER_S;
+        assert_true(aws_keys_refresh_ns(life_ns, 0) == cases[i].latest_s * NS_PER_S);
+        if (spread_ns > 0)
+            assert_true(aws_keys_refresh_ns(life_ns, spread_ns) == cases[i].earliest_s * NS_PER_S);
+        assert_true(aws_keys_refresh_ns(life_ns, UINT64_MAX) >= cases[i].earliest_s * NS_PER_S);
+    }
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +480,8 @@ int main(void)
         cmocka_unit_test(variables_are_found_by_their_whole_name),
         cmocka_unit_test(endpoints_are_those_of_the_table),
         cmocka_unit_test(partitions_have_a_main_region),
+        cmocka_unit_test(metadata_is_where_it_is_said_to_be),
+        cmocka_unit_test(keys_are_refreshed_five_to_ten_minutes_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
