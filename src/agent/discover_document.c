@@ -139,8 +139,6 @@ static int read_json_item(struct reader *r, const struct json_node *n)
 
 static int read_json(struct reader *r, const struct json_node *root)
 {
-    if (root->kind == JSON_NULL)
-        return 0;
     if (root->kind != JSON_ARRAY)
         return json_unexpected(r, root, "a list of target groups");
     int result = start_items(r, root->count);
