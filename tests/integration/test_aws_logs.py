@@ -504,6 +504,27 @@ def test_keys_that_come_late_are_waited_for(ready):
     assert len(ready.requests) == 20
 
 
+def test_the_real_chain_brings_the_keys(ready):
+    told, _ = put_one(ready.url, args=("--real-keys",),
+                      env={"AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1]})
+    delivered(told)
+
+
+def test_keys_that_were_changed_in_their_file_are_used_after_a_refusal(ready, tmp_path):
+    def write(access, secret):
+        path.write_text(f"[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n")
+    path = tmp_path / "credentials"
+    write("AKIDOLD", "x")
+    env = {"AWS_SHARED_CREDENTIALS_FILE": str(path), "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
+    ready.expired.add("AKIDOLD")
+    with Probe(ready.url, "--real-keys", env=env) as probe:
+        first = probe.put("m")
+        assert first["outcome"] == "credentials" and "ExpiredTokenException" in first["error"]
+        write(*KEYS[:2])
+        wait_until(lambda: probe.put("m")["outcome"] == "delivered", 60, "the keys are read anew")
+    assert ready.messages("g", "s") == ["m"]
+
+
 # --- The clock ---
 
 

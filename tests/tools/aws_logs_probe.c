@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CloudWatch Logs for the integration tests, with scripted credentials. Batches come as JSON lines
-// on stdin, {"group": ..., "stream": ..., "events": [[timestamp, message], ...]}; {"cancel": true}
-// cancels what is under way, {"leave": true} frees all but the batches. Of each batch a JSON line
-// in order of its end; last a line of counts.
+// CloudWatch Logs for the integration tests, with scripted or real credentials. Batches come as
+// JSON lines on stdin, {"group": ..., "stream": ..., "events": [[timestamp, message], ...]};
+// {"cancel": true} cancels what is under way, {"leave": true} frees all but the batches. Of each
+// batch a JSON line in order of its end; last a line of counts.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ struct probe {
     struct buf text;
     struct put puts[PUTS_MAX];
     size_t put_count, open;
-    bool one_by_one, free_all, is_at_end;
+    bool one_by_one, free_all, is_at_end, real_keys;
     struct logs_options options;
     struct scripted_credentials script;
 };
@@ -230,7 +230,7 @@ static bool read_flag(struct probe *p, const char *name)
     } flags[] = {
         {"--no-keys", &p->script.has_none},     {"--quiet-renewal", &p->script.is_quiet},
         {"--one-by-one", &p->one_by_one},       {"--free-all", &p->free_all},
-        {"--dualstack", &p->options.dualstack},
+        {"--dualstack", &p->options.dualstack}, {"--real-keys", &p->real_keys},
     };
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
         if (strcmp(flags[i].name, name) == 0) {
@@ -268,8 +268,10 @@ static void read_option(struct probe *p, const char *name, char *value)
 static int run(struct probe *p)
 {
     struct error err = ERROR_INIT;
-    if (http_client_new(p->env.loop, &p->env.client, &err) < 0 ||
-        scripted_credentials_new(p->env.loop, &p->script, &p->credentials) < 0)
+    if (http_client_new(p->env.loop, &p->env.client, &err) < 0)
+        return 1;
+    if ((p->real_keys ? aws_credentials_new(&p->env, NULL, NULL, &p->credentials)
+                      : scripted_credentials_new(p->env.loop, &p->script, &p->credentials)) < 0)
         return 1;
     int r = aws_logs_new(&p->env, p->credentials, &p->options, &p->logs);
     if (r < 0) {

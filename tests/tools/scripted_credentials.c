@@ -6,6 +6,20 @@
 
 #include "base/clock.h"
 
+int __real_aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out,
+                               struct error *err);
+int __wrap_aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out,
+                               struct error *err);
+void __real_aws_credentials_watch(struct aws_credentials *c, void (*changed)(void *user),
+                                  void *user);
+void __wrap_aws_credentials_watch(struct aws_credentials *c, void (*changed)(void *user),
+                                  void *user);
+void __real_aws_credentials_expire(struct aws_credentials *c);
+void __wrap_aws_credentials_expire(struct aws_credentials *c);
+void __real_aws_credentials_free(struct aws_credentials *c);
+void __wrap_aws_credentials_free(struct aws_credentials *c);
+
+// Its own layout of the type: the real one's is nobody's business here.
 struct aws_credentials {
     struct scripted_credentials script;
     struct loop_timer *timer;
@@ -15,6 +29,8 @@ struct aws_credentials {
     size_t current;
     bool is_fetching;
 };
+
+static const struct aws_credentials *scripted; // the one of them that is ours
 
 static void fetched(void *user)
 {
@@ -41,17 +57,21 @@ int scripted_credentials_new(struct loop *loop, const struct scripted_credential
         c->is_fetching = true;
         loop_timer_set(c->timer, script->first_ms * NS_PER_MS, 0);
     }
+    scripted = c;
     *out = c;
     return 0;
 }
 
 unsigned scripted_credentials_expired(const struct aws_credentials *c)
 {
-    return c->expired;
+    return c == scripted ? c->expired : 0;
 }
 
-int aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out, struct error *err)
+int __wrap_aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out,
+                               struct error *err)
 {
+    if (c != scripted)
+        return __real_aws_credentials_get(c, out, err);
     const struct scripted_keys *k = &c->script.keys[c->current];
     if (c->is_fetching && !(c->expired && c->script.is_quiet))
         return -EAGAIN;
@@ -62,14 +82,23 @@ int aws_credentials_get(const struct aws_credentials *c, struct aws_keys *out, s
     return 0;
 }
 
-void aws_credentials_watch(struct aws_credentials *c, void (*changed)(void *user), void *user)
+void __wrap_aws_credentials_watch(struct aws_credentials *c, void (*changed)(void *user),
+                                  void *user)
 {
+    if (c != scripted) {
+        __real_aws_credentials_watch(c, changed, user);
+        return;
+    }
     c->changed = changed;
     c->user = user;
 }
 
-void aws_credentials_expire(struct aws_credentials *c)
+void __wrap_aws_credentials_expire(struct aws_credentials *c)
 {
+    if (c != scripted) {
+        __real_aws_credentials_expire(c);
+        return;
+    }
     c->expired++;
     if (!c->script.has_two)
         return;
@@ -77,10 +106,15 @@ void aws_credentials_expire(struct aws_credentials *c)
     loop_timer_set(c->timer, c->script.renew_ms * NS_PER_MS, 0);
 }
 
-void aws_credentials_free(struct aws_credentials *c)
+void __wrap_aws_credentials_free(struct aws_credentials *c)
 {
     if (!c)
         return;
+    if (c != scripted) {
+        __real_aws_credentials_free(c);
+        return;
+    }
     loop_timer_free(c->timer);
     free(c);
+    scripted = NULL;
 }

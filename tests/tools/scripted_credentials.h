@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for agent/aws/credentials: keys as a test says, at the time that it says.
+// Stands in for agent/aws/credentials: keys as a test says, at the time that it says. Link with
+// scripted_credentials_args; credentials from aws_credentials_new are the real ones still.
 #pragma once
 
 #include "agent/aws/credentials.h"
