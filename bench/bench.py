@@ -227,6 +227,18 @@ def vendor_us(node):
     return sum(ns for name, (_, ns) in node.counts().items() if name.startswith("nvml")) / 1000
 
 
+def bench_agent_series():
+    text = subprocess.run([BUILD / "bench" / "bench_series", ROOT / "tests" / "blog" / "metrics.txt"],
+                          capture_output=True, text=True, check=True).stdout
+    for line in text.splitlines():
+        n = {k: float(v) for k, v in re.findall(r"(\w+)=([\d.]+)", line)}
+        name = f"{n['gpus']:.0f} GPUs of the post's page, {n['samples']:.0f} samples, {n['page_bytes'] / 1024:.0f} KiB"
+        row(f"agent: text to series to a sink, {name}",
+            f"{1e9 / n['known_ns']:,.0f} samples/s (the parser alone {1e9 / n['parser_ns']:,.0f}; all new {1e9 / n['new_ns']:,.0f})",
+            ">= 5,000,000")
+        row("... memory of the table", f"{n['series_bytes']:.0f} B a series")
+
+
 def bench_soak():
     """10^6 samples through the engines, then the real programs for ten minutes at 10 samples a second."""
     for name, samples, instances, counters in (("8 GPUs x stock counters", 1000000, 0, STOCK),
@@ -256,7 +268,8 @@ def bench_emf():
 
 
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
-           "clients": bench_clients, "cpu": bench_cpu, "emf": bench_emf, "soak": bench_soak}
+           "clients": bench_clients, "cpu": bench_cpu, "emf": bench_emf,
+           "agent_series": bench_agent_series, "soak": bench_soak}
 
 
 def main():

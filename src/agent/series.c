@@ -25,6 +25,7 @@ struct intake {
     size_t first_added; // series from here on are of this page
     size_t likely;      // where the next line's series may be
     uint64_t counted;   // for sample_limit
+    struct sv matched;  // text that the parser asked for and that the likely series has
 };
 
 static void intake_deinit(struct intake *in)
@@ -47,6 +48,31 @@ static bool is_over_sample_limit(const struct intake *in)
 {
     uint64_t limit = in->t->job->sample_limit;
     return limit && in->counted > limit;
+}
+
+// The parser's question (parse_memory).
+static bool knows_series(void *user, struct sv text)
+{
+    struct intake *in = user;
+    struct hash128 key = hash_128(text, in->t->seed);
+    if (!series_store_is_at(&in->t->store, key, in->likely))
+        return false;
+    in->matched = text;
+    return true;
+}
+
+static size_t likely_bytes(const struct intake *in)
+{
+    const struct series_store *store = &in->t->store;
+    return in->likely < store->count ? store->series[in->likely].text_bytes : 0;
+}
+
+// What the parser may take as read when it sees it again.
+static uint16_t text_bytes(const struct parse_sample *s)
+{
+    bool is_plain = s->name.ptr == s->series.ptr && s->series.len <= UINT16_MAX &&
+                    !memchr(s->series.ptr, '\n', s->series.len);
+    return is_plain ? (uint16_t)s->series.len : 0;
 }
 
 static void count_fate(struct intake *in, enum series_fate fate)
@@ -98,7 +124,8 @@ static int add_series(struct intake *in, const struct parse_sample *s, struct ha
     if (r < 0)
         return out_of_series(in, r);
     size_t place = t->store.count - 1;
-    t->store.series[place].type = (uint8_t)s->type;
+    t->store.series[place].text_bytes = text_bytes(s);
+    t->store.series[place].type = s->type & 15u;
     t->store.series[place].fate = SERIES_UNWANTED;
     r = series_tell(t, place, &identity, t->last_good);
     if (r < 0) {
@@ -116,11 +143,11 @@ static int retell(struct intake *in, const struct parse_sample *s, size_t place)
     int r = series_identify(t, s, &in->scratch, &identity, in->err);
     if (r < 0)
         return r;
-    uint8_t type_before = t->store.series[place].type;
-    t->store.series[place].type = (uint8_t)s->type;
+    unsigned type_before = t->store.series[place].type;
+    t->store.series[place].type = s->type & 15u;
     r = series_tell(t, place, &identity, false);
     if (r < 0) {
-        t->store.series[place].type = type_before;
+        t->store.series[place].type = type_before & 15u;
         return error_set(in->err, r, "out of memory");
     }
     return 0;
@@ -143,15 +170,22 @@ static void put_value(struct intake *in, const struct parse_sample *s, struct se
         known->flags |= SERIES_TRACKED;
 }
 
+// *out_place is SERIES_NONE when it is not kept.
+static int find_or_add(struct intake *in, const struct parse_sample *s, size_t *out_place,
+                       bool *out_added)
+{
+    struct hash128 key = hash_128(s->series, in->t->seed);
+    *out_place = series_store_find(&in->t->store, key, in->likely);
+    *out_added = *out_place == SERIES_NONE;
+    return *out_added ? add_series(in, s, key, out_place) : 0;
+}
+
 static int take_sample(struct intake *in, const struct parse_sample *s)
 {
     struct series_table *t = in->t;
-    struct hash128 key = hash_128(s->series, t->seed);
-    size_t place = series_store_find(&t->store, key, in->likely);
-    bool is_added = place == SERIES_NONE;
-    int r = 0;
-    if (is_added)
-        r = add_series(in, s, key, &place);
+    size_t place = in->likely;
+    bool is_added = false;
+    int r = in->matched.ptr == s->series.ptr ? 0 : find_or_add(in, s, &place, &is_added);
     if (r < 0 || place == SERIES_NONE)
         return r;
     struct series *known = &t->store.series[place];
@@ -179,7 +213,12 @@ static int read_page(struct intake *in)
 {
     struct parse_sample s;
     int r;
-    while ((r = parser_next(&in->parser, &s, in->err)) == 1) {
+    in->parser.memory = (struct parse_memory){.knows = knows_series, .user = in};
+    for (;;) {
+        in->parser.memory.likely_bytes = likely_bytes(in);
+        r = parser_next(&in->parser, &s, in->err);
+        if (r != 1)
+            break;
         in->result->scraped++;
         r = take_sample(in, &s);
         if (r < 0)

@@ -35,14 +35,17 @@ struct series_table;
 // 0, -ENOMEM.
 int must_use series_table_new(const struct series_options *o, struct series_table **out);
 // The configuration changed: each series is relabelled and told to the sinks anew when its next
-// sample comes, with its state before as `replaces`. 0, -ENOMEM (the table is as it was).
+// sample comes, with its state before as `replaces`. Where labels, job or interval are others, the
+// sinks get a new target; the old one is freed with the last of its series. The sinks themselves
+// are those of series_table_new. 0, -ENOMEM (the table is as it was).
 int must_use series_table_renew(struct series_table *t, const struct series_options *o);
 void series_table_free(struct series_table *t); // series and targets of the sinks, too
 
 // One answer of the target. duration_ns: of the request, for scrape_duration_seconds. *out is
 // written also on failure (as far as it came). 0; -EINVAL with *err (position in the page, or the
 // limit and by how much it was exceeded), -E2BIG with *err (our own caps), -ENOMEM: then nothing of
-// the page was given to the sinks, as after series_table_fail.
+// the page was given to the sinks, as after series_table_fail. A series that the table
+// knew and that had to be told anew (after a renewal, or because its type changed) stays told.
 int must_use series_table_take(struct series_table *t, struct sv page, enum parse_format format,
                                int64_t scrape_ms, uint64_t duration_ns, struct series_result *out,
                                struct error *err);

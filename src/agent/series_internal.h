@@ -28,10 +28,11 @@ struct series {
     int64_t timestamp_ms; // of value
     int64_t seen_ms;      // the last good scrape that had it
     uint32_t attempt;     // the last scrape that had it, good or not
-    uint8_t type;         // enum parse_type
-    uint8_t fate;         // enum series_fate
+    uint16_t text_bytes;  // of its text; 0: longer, or one that the parser has to read each time
     uint8_t flags;
-    uint8_t era; // index of the series_era that its states belong to
+    uint8_t type : 4; // enum parse_type
+    uint8_t fate : 2; // enum series_fate
+    uint8_t era : 2;  // index of the series_era that its states belong to
 };
 
 // Series in the order of their first appearance, which is that of the page, and a hash table of
@@ -48,6 +49,7 @@ struct series_store {
 void series_store_deinit(struct series_store *s); // not what the states point to
 // The place of key, or SERIES_NONE. likely: looked at first; any number.
 size_t series_store_find(const struct series_store *s, struct hash128 key, size_t likely);
+bool series_store_is_at(const struct series_store *s, struct hash128 key, size_t place);
 // A series that is not there yet: at place count, its states NULL. 0, -ENOMEM, -E2BIG.
 int must_use series_store_add(struct series_store *s, struct hash128 key);
 void series_store_truncate(struct series_store *s, size_t count); // the newest go
@@ -71,7 +73,7 @@ struct series_era {
 
 // Old eras live on while a series was not seen since. When all are taken by them, the series of one
 // are forgotten.
-#define SERIES_ERAS 8
+#define SERIES_ERAS 4
 
 enum series_report {
     REPORT_UP,

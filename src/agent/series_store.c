@@ -11,6 +11,7 @@
 #define FIRST_SLOTS 32
 
 _Static_assert(sizeof(struct series) == 48, "series are many");
+_Static_assert(PARSE_TYPE_GAUGEHISTOGRAM < 16 && SERIES_ERAS <= 4, "their bits");
 
 void series_store_deinit(struct series_store *s)
 {
@@ -25,9 +26,14 @@ static bool same_key(struct hash128 a, struct hash128 b)
     return a.low == b.low && a.high == b.high;
 }
 
+bool series_store_is_at(const struct series_store *s, struct hash128 key, size_t place)
+{
+    return place < s->count && same_key(s->series[place].key, key);
+}
+
 size_t series_store_find(const struct series_store *s, struct hash128 key, size_t likely)
 {
-    if (likely < s->count && same_key(s->series[likely].key, key))
+    if (series_store_is_at(s, key, likely))
         return likely;
     if (!s->count)
         return SERIES_NONE;

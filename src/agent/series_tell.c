@@ -226,9 +226,9 @@ int series_tell(struct series_table *t, size_t place, const struct series_identi
             return r;
     }
     series_forget(t, place);
-    s->fate = what->fate;
+    s->fate = what->fate & 3u;
     s->flags &= (uint8_t)~SERIES_RETELL;
-    s->era = t->era;
+    s->era = t->era & 3u;
     if (what->fate != SERIES_GIVEN)
         return 0;
     for (size_t k = 0; k < t->store.sink_count; k++)

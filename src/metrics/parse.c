@@ -237,10 +237,41 @@ static int take_labels(struct cursor *c, struct sv *metric_name)
     return metric_name->len ? 0 : cursor_expected(c, "a metric name in quotes");
 }
 
+// A text that ends with its closing brace ends there in whatever line it begins. One without labels
+// might be the start of a longer name, or have its brace behind a blank.
+static bool ends_at(const struct cursor *c, const char *end)
+{
+    if (end[0] != ' ')
+        return false;
+    return end[-1] == '}' || (end + 1 < c->end && end[1] != ' ' && end[1] != '\t' && end[1] != '{');
+}
+
+static bool take_known_series(struct cursor *c, struct parse_sample *out)
+{
+    const struct parse_memory *m = c->memory;
+    size_t bytes = m->likely_bytes;
+    if (!bytes || (size_t)(c->end - c->at) <= bytes || !ends_at(c, c->at + bytes) ||
+        !m->knows(m->user, (struct sv){c->at, bytes}))
+        return false;
+    *out = (struct parse_sample){
+        .line = c->line, .series = {c->at, bytes}, .name = {c->at, bytes}, .labels = {"", 0}};
+    c->at += bytes;
+    if (c->at[-1] != '}')
+        return true;
+    size_t brace = sv_find_char(out->series, '{');
+    out->labels = sv_sub(out->series, brace + 1, bytes - brace - 2);
+    out->name.len = brace;
+    while (out->name.ptr[out->name.len - 1] == ' ' || out->name.ptr[out->name.len - 1] == '\t')
+        out->name.len--;
+    return true;
+}
+
 // Name and labels. The name may be the quoted string between the braces.
 static int take_series(struct cursor *c, struct parse_sample *out)
 {
     const char *start = c->at;
+    if (take_known_series(c, out))
+        return 0;
     *out = (struct parse_sample){.line = c->line, .labels = {"", 0}};
     if (cursor_peek(c) != '{' && scan_metric_name(c, &out->name) < 0)
         return -EINVAL;
@@ -398,6 +429,7 @@ int parser_next(struct parser *p, struct parse_sample *out, struct error *err)
                        .at_end = -1,
                        .format = p->format,
                        .known_labels = p->last_labels,
+                       .memory = &p->memory,
                        .err = err};
     struct parse_sample sample;
     while (c.at < c.end) {

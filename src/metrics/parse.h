@@ -42,12 +42,23 @@ enum parse_format {
     PARSE_OPENMETRICS,
 };
 
+// For a caller who remembers series by their text: one that he knows is not read again, which is
+// most of the work. Set in a parser after parser_init.
+struct parse_memory {
+    size_t likely_bytes; // of the text of the series that probably comes next; 0: no idea
+    // Whether this is, to the byte, the series of a sample that a parser gave: one whose name comes
+    // first and that has no line feed.
+    bool (*knows)(void *user, struct sv series);
+    void *user;
+};
+
 struct parse_family;
 struct parser {
     struct sv rest;
     enum parse_format format;
     unsigned line; // the one rest starts with
     bool eof_seen; // OpenMetrics: # EOF
+    struct parse_memory memory;
     // private: the TYPE lines seen, bounded; they borrow the input
     struct parse_family *families;
     size_t family_count;

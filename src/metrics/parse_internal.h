@@ -11,6 +11,7 @@ struct cursor {
     int at_end; // what stands behind the last byte: -1, or '}' where the text is what a pair holds
     enum parse_format format;
     struct sv known_labels; // found good before, up to their closing brace
+    const struct parse_memory *memory;
     struct error *err;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a page of either format: what is given out lies within the input, an error has its
-// place, labels are readable, and a sample read alone from its raw text is the same.
+// place, labels are readable, and a sample read alone from its raw text is the same, as is one that
+// the parser is told to know.
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
@@ -72,10 +73,72 @@ static void check_page(struct sv page, enum parse_format format)
     buf_deinit(&scratch);
 }
 
+#define REMEMBERED 64
+
+// The first series of a page whose text may be told to a parser.
+struct memory {
+    struct sv series[REMEMBERED];
+    size_t count, likely;
+};
+
+static bool knows(void *user, struct sv text)
+{
+    const struct memory *m = user;
+    return sv_equals(m->series[m->likely], text);
+}
+
+static void remember(struct memory *m, struct sv page, enum parse_format format)
+{
+    struct parser p;
+    struct parse_sample s;
+    parser_init(&p, page, format);
+    while (m->count < REMEMBERED && parser_next(&p, &s, NULL) > 0) {
+        if (s.name.ptr == s.series.ptr && !memchr(s.series.ptr, '\n', s.series.len))
+            m->series[m->count++] = s.series;
+    }
+    parser_deinit(&p);
+}
+
+// Beside a parser that knows nothing. Step 0 guesses the same series each time, 1 one after the
+// other.
+static void check_memory(struct sv page, enum parse_format format, struct memory *m, size_t step)
+{
+    struct parser plain, knowing;
+    struct parse_sample a, b;
+    int r;
+    m->likely = 0;
+    parser_init(&plain, page, format);
+    parser_init(&knowing, page, format);
+    do {
+        m->likely = (m->likely + step) % m->count;
+        knowing.memory = (struct parse_memory){m->series[m->likely].len, knows, m};
+        r = parser_next(&plain, &a, NULL);
+        assert(parser_next(&knowing, &b, NULL) == r);
+        assert(r != 1 ||
+               (sv_equals(a.series, b.series) && sv_equals(a.name, b.name) &&
+                sv_equals(a.labels, b.labels) && a.type == b.type && a.line == b.line &&
+                a.series.ptr == b.series.ptr && memcmp(&a.value, &b.value, sizeof(a.value)) == 0 &&
+                a.has_timestamp == b.has_timestamp && knowing.line == plain.line));
+    } while (r == 1);
+    assert(knowing.rest.ptr == plain.rest.ptr);
+    parser_deinit(&plain);
+    parser_deinit(&knowing);
+}
+
+static void check_memories(struct sv page, enum parse_format format)
+{
+    struct memory m = {.count = 0};
+    remember(&m, page, format);
+    for (size_t step = 0; m.count && step < 2; step++)
+        check_memory(page, format, &m, step);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct sv page = {(const char *)data, size};
     check_page(page, PARSE_PROMETHEUS);
     check_page(page, PARSE_OPENMETRICS);
+    check_memories(page, PARSE_PROMETHEUS);
+    check_memories(page, PARSE_OPENMETRICS);
     return 0;
 }

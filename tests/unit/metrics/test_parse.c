@@ -472,6 +472,60 @@ static void what_the_writer_writes_is_read_back(void **state)
     }
 }
 
+struct guess {
+    struct sv text;
+    bool is_right;
+};
+
+static bool knows_text(void *user, struct sv series)
+{
+    struct guess *g = user;
+    g->is_right = sv_equals(series, g->text);
+    return g->is_right;
+}
+
+// Each line is read as it is without a memory, whatever the guess was.
+static void a_series_that_is_known_is_not_read_again(void **state)
+{
+    static const struct {
+        const char *guess, *line;
+        bool is_taken; // unread
+    } cases[] = {
+        {"a", "a 1\n", true},
+        {"a", "ab 1\n", false},
+        {"a", "a {x=\"y\"} 1\n", false},
+        {"a", "a  {x=\"y\"} 1\n", false},
+        {"a", "a \t{x=\"y\"} 1\n", false},
+        {"a", "a{x=\"y\"} 1\n", false},
+        {"a", "a", false},
+        {"a{x=\"y\"}", "a{x=\"y\"} 1\n", true},
+        {"a{x=\"y\"}", "a{x=\"y\"}  1 5\n", true},
+        {"a{x=\"y\"}", "a{x=\"y\"}1\n", false},
+        {"a{x=\"y\"}", "a{x=\"z\"} 1\n", false},
+        {"a{x=\"y\"}", "a{x=\"y\"}", false},
+        {"a \t{x=\"{\",}", "a \t{x=\"{\",} 1\n", true},
+        {"a{}", "a{} 1\n", true},
+        {"a{x=\"y}\"}", "a{x=\"y}\"} 1\n", true},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct sv page = sv_from(cases[i].line);
+        struct guess guess = {sv_from(cases[i].guess), false};
+        struct parser plain, knowing;
+        struct parse_sample a = {0}, b = {0};
+        parser_init(&plain, page, PARSE_PROMETHEUS);
+        parser_init(&knowing, page, PARSE_PROMETHEUS);
+        knowing.memory = (struct parse_memory){guess.text.len, knows_text, &guess};
+        int r = parser_next(&plain, &a, NULL);
+        assert_int_equal(parser_next(&knowing, &b, NULL), r);
+        if (!sv_equals(a.series, b.series) || !sv_equals(a.name, b.name) ||
+            !sv_equals(a.labels, b.labels) || a.value != b.value || a.line != b.line)
+            fail_msg("%s: %.*s %.*s", cases[i].line, SV_FMT(b.name), SV_FMT(b.labels));
+        assert_int_equal(guess.is_right, cases[i].is_taken);
+        parser_deinit(&plain);
+        parser_deinit(&knowing);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +542,7 @@ int main(void)
         cmocka_unit_test(an_openmetrics_page_cut_at_any_byte_is_refused),
         cmocka_unit_test(the_exporters_page_has_23_families),
         cmocka_unit_test(what_the_writer_writes_is_read_back),
+        cmocka_unit_test(a_series_that_is_known_is_not_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
