@@ -183,7 +183,7 @@ static int begin(struct agent *a)
         .event = agent_on_event,
         .user = a,
     };
-    int r = emf_new(a->config.cw, &emf, &a->emf);
+    int r = emf_new(cw_config_ref(a->config.cw), &emf, &a->emf);
     if (r < 0)
         return r;
     const struct sink sink = emf_sink(a->emf);

@@ -122,12 +122,21 @@ static void add_emf(struct page *p, const struct agent *a)
     labelled(p, dropped, "reason", "type", types);
     labelled(p, dropped, "reason", "not_finite", s.dropped_not_finite);
     labelled(p, dropped, "reason", "first_of_counter", s.dropped_first);
+    labelled(p, dropped, "reason", "repeated_timestamp", s.dropped_repeated);
+    labelled(p, dropped, "reason", "duplicate", s.dropped_duplicate);
     labelled(p, dropped, "reason", "no_declaration", s.dropped_unmatched);
     labelled(p, dropped, "reason", "timestamp", s.dropped_old);
     labelled(p, dropped, "reason", "too_large", s.dropped_large);
     labelled(p, dropped, "reason", "value_range", s.dropped_value);
-    counter(p, "podgpu_agent_emf_splits_total", s.metrics_split,
-            "Events made because one has room for 100 metrics.");
+    labelled(p, dropped, "reason", "no_memory", s.dropped_memory);
+    gauge(p, "podgpu_agent_emf_waiting_samples", s.waiting,
+          "Samples that wait for their minute to be over.");
+    counter(p, "podgpu_agent_emf_splits_total", s.events_split,
+            "Events made because one has room for 100 metrics and 256 KiB.");
+    counter(p, "podgpu_agent_emf_renamed_total", s.renamed,
+            "Labels and metrics whose name means something else in an event, once a series.");
+    counter(p, "podgpu_agent_emf_bad_dimension_sets_total", s.bad_dimensions,
+            "Dimension sets left out for a value over 1024 characters, once a series.");
     gauge(p, "podgpu_agent_custom_metrics", s.custom_metrics,
           "CloudWatch metrics that the known series make.");
 }

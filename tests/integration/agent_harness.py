@@ -1,5 +1,6 @@
 """podgpu-agent for the tests: its two files, the pages it scrapes, and what it has shipped."""
 import contextlib
+import copy
 import gzip
 import http.server
 import json
@@ -117,6 +118,7 @@ def write_files(folder, config, jobs):
     folder = pathlib.Path(folder)
     (folder / "prometheus.yaml").write_text("scrape_configs:\n" + "".join(jobs))
     if isinstance(config, dict):
+        config = copy.deepcopy(config)
         prometheus = config["logs"]["metrics_collected"]["prometheus"]
         prometheus.setdefault("prometheus_config_path", str(folder / "prometheus.yaml"))
         config = json.dumps(config, indent=2)

@@ -183,7 +183,7 @@ def test_targets_tells_state_error_and_samples_and_hides_secrets(tmp_path, targe
 
 
 def test_its_own_metrics_are_well_formed_and_add_up(tmp_path):
-    text = "# TYPE temp gauge\ntemp 1\ntemp{gpu=\"1\"} NaN\n# TYPE done counter\ndone 5\nraw 7\n"
+    text = GAUGE.format(1) + 'temp{gpu="1"} NaN\n' + COUNTER.format(5) + "raw 7\n"
     with Target(text) as target:
         write_files(tmp_path, configuration(RULES), [scrape_job(target.address, interval="200ms")])
         with agent_at(tmp_path, "--output", f"file:{tmp_path}/events") as agent:
