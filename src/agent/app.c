@@ -184,8 +184,10 @@ static int begin(struct agent *a)
         .user = a,
     };
     int r = emf_new(cw_config_ref(a->config.cw), &emf, &a->emf);
-    if (r < 0)
+    if (r < 0) {
+        cw_config_unref(a->config.cw); // not taken
         return r;
+    }
     const struct sink sink = emf_sink(a->emf);
     const struct scraper_options scraper = {
         .loop = a->loop,

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent/app_internal.h"
+#include "agent/target.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "codec/json.h"
@@ -45,6 +46,14 @@ static void add_member(struct buf *out, const char *name, struct sv value)
     buf_add_char(out, ',');
 }
 
+// Parameters of the request are among the labels before relabelling.
+static struct sv shown_value(const struct label *l)
+{
+    bool is_secret =
+        sv_starts_with(l->name, SV("__param_")) && target_looks_secret(l->name) && l->value.len > 0;
+    return is_secret ? SV("xxxxx") : l->value;
+}
+
 static void add_labels(struct buf *out, const char *name, const struct labels *l)
 {
     buf_add_fmt(out, "\"%s\":{", name);
@@ -53,7 +62,7 @@ static void add_labels(struct buf *out, const char *name, const struct labels *l
             buf_add_char(out, ',');
         json_add_string(out, l->items[i].name);
         buf_add_char(out, ':');
-        json_add_string(out, l->items[i].value);
+        json_add_string(out, shown_value(&l->items[i]));
     }
     buf_add_str(out, "},");
 }

@@ -42,8 +42,9 @@ static void with_cluster(struct agent *a, const char *name, const struct error *
 static void on_cluster(void *user, const char *text, const struct error *err)
 {
     struct agent *a = user;
-    aws_lookup_free(TAKE_PTR(a->lookup));
+    struct aws_lookup *done = TAKE_PTR(a->lookup); // text and err are its
     with_cluster(a, text, err);
+    aws_lookup_free(done);
 }
 
 static void find_cluster(struct agent *a)
@@ -67,16 +68,17 @@ static int start_credentials(struct agent *a)
 static void on_region(void *user, const char *text, const struct error *err)
 {
     struct agent *a = user;
-    aws_lookup_free(TAKE_PTR(a->lookup));
+    struct aws_lookup *done = TAKE_PTR(a->lookup); // text and err are its
+    int r = 0;
     sv_copy(a->region, sizeof(a->region), sv_from(text));
-    if (a->region[0] == '\0' && agent_sends_to_cloudwatch(a)) {
+    if (a->region[0] == '\0' && agent_sends_to_cloudwatch(a))
         agent_fail(a, "the AWS region is not known", err ? err->text : "");
-        return;
-    }
-    int r = start_credentials(a);
+    else
+        r = start_credentials(a);
+    aws_lookup_free(done);
     if (r < 0)
         agent_fail(a, "start failed", strerror(-r));
-    else
+    else if (!a->is_ending)
         find_cluster(a);
 }
 

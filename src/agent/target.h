@@ -36,6 +36,8 @@ uint64_t target_offset_ns(const struct target_spec *s, uint64_t seed);
 // "1m30s", as Prometheus writes durations. out holds TARGET_DURATION_BYTES.
 #define TARGET_DURATION_BYTES 64
 struct sv target_print_duration(uint64_t ns, char *out);
+// Whether a parameter of that name holds what nobody should see.
+bool target_looks_secret(struct sv name);
 // The values of query parameters that look like secrets, and a password before the host, hidden.
 // text itself when there is none; else in arena. NULL: no memory.
 const char *target_redact_url(const char *text, struct arena *arena);
