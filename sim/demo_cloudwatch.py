@@ -2,6 +2,7 @@
 """The CloudWatch half of the demo: podgpu-agent scrapes the demo's exporter and ships to a CloudWatch Logs of its own
 (moto's server, on a loopback port) and to a file."""
 import json
+import logging
 import os
 import pathlib
 import re
@@ -25,6 +26,7 @@ class CloudWatchLogs:
 
     def __init__(self):
         from moto.server import ThreadedMotoServer
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self.server.start()
         self.url = "http://{}:{}".format(*self.server.get_host_and_port())
@@ -79,7 +81,8 @@ class Agent:
         command = [str(run_node.BUILD / "podgpu-agent"), "--config", str(pathlib.Path(directory) / "cwagentconfig.json"),
                    "--output", f"cloudwatch,file:{self.file}", "--listen", "127.0.0.1:0"]
         environment = {k: v for k, v in os.environ.items() if not k.upper().endswith("_PROXY") and k[:4] != "AWS_"}
-        environment.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo", AWS_REGION="us-east-1")
+        environment.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo", AWS_REGION="us-east-1",
+                           RUN_IN_CONTAINER="True")
         self.port = 0
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, errors="replace")
         self.reader = threading.Thread(target=self._relay, daemon=True)

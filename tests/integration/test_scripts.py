@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts people start: the demo, the check on a real GPU, the tally of script/test."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -151,6 +152,17 @@ def test_without_a_gpu_the_check_says_so_with_status_0(tmp_path):
         done = subprocess.run([SCRIPT / "gpu-check"], capture_output=True, text=True, env={"PATH": str(path)}, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "gpu-check: no NVIDIA GPU here, nothing checked (skipped)\n"
+
+
+def test_the_demo_with_cloudwatch_shows_an_event_that_arrived(tmp_path):
+    done = script("demo", "--port", "0", "--seconds", "3", "--cloudwatch", seconds=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = done.stdout.split("One event, as CloudWatch Logs has it:\n    ")[1].splitlines()[0]
+    event = json.loads(shown)
+    [directive] = event["_aws"]["CloudWatchMetrics"]
+    assert directive["Namespace"] == "ContainerInsights/Prometheus"
+    assert "DCGM_FI_DEV_GPU_UTIL" in {m["Name"] for m in directive["Metrics"]} and event["ClusterName"] == "demo"
+    assert event["pod"] and event["namespace"] == event["Namespace"]
 
 
 # --- script/test ---
