@@ -110,8 +110,7 @@ int main(int argc, char **argv)
     struct labels labels;
     labels_init(&labels, &arena);
     if (cw_config_parse(&text, 1, &from, &cw, &errors, &warnings) < 0 ||
-        prom_config_parse(SV(jobs), "jobs", &prom, &errors) < 0 ||
-        emf_new(cw, &options, &e) < 0 ||
+        prom_config_parse(SV(jobs), "jobs", &prom, &errors) < 0 || emf_new(cw, &options, &e) < 0 ||
         labels_set(&labels, SV("instance"), SV("10.0.0.9:9400")) < 0 ||
         labels_set(&labels, SV("job"), SV("dcgm")) < 0)
         return 1;

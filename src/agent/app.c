@@ -183,11 +183,9 @@ static int begin(struct agent *a)
         .event = agent_on_event,
         .user = a,
     };
-    int r = emf_new(cw_config_ref(a->config.cw), &emf, &a->emf);
-    if (r < 0) {
-        cw_config_unref(a->config.cw); // not taken
+    int r = emf_new(a->config.cw, &emf, &a->emf);
+    if (r < 0)
         return r;
-    }
     const struct sink sink = emf_sink(a->emf);
     const struct scraper_options scraper = {
         .loop = a->loop,

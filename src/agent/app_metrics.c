@@ -131,7 +131,7 @@ static void add_emf(struct page *p, const struct agent *a)
     labelled(p, dropped, "reason", "no_memory", s.dropped_memory);
     gauge(p, "podgpu_agent_emf_waiting_samples", s.waiting,
           "Samples that wait for their minute to be over.");
-    counter(p, "podgpu_agent_emf_splits_total", s.events_split,
+    counter(p, "podgpu_agent_emf_splits_total", s.metrics_split,
             "Events made because one has room for 100 metrics and 256 KiB.");
     counter(p, "podgpu_agent_emf_renamed_total", s.renamed,
             "Labels and metrics whose name means something else in an event, once a series.");

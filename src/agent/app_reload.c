@@ -75,9 +75,7 @@ static void warn_of_restart(const struct agent *a, const struct agent_config *ne
 
 static int take_scraping(struct agent *a)
 {
-    int r = emf_set_config(a->emf, cw_config_ref(a->config.cw), agent_cluster(a));
-    if (r < 0)
-        cw_config_unref(a->config.cw); // not taken
+    int r = emf_set_config(a->emf, a->config.cw, agent_cluster(a));
     if (r == 0)
         r = scraper_set_config(a->scraper, prom_config_ref(a->config.prom));
     if (r == 0)

@@ -23,8 +23,9 @@ static void print_event(void *user, const struct emf_event *event)
     json_add_string(&line, event->log_group);
     buf_add_str(&line, ",\"stream\":");
     json_add_string(&line, event->log_stream);
-    buf_add_fmt(&line, ",\"timestamp\":%lld,\"samples\":%u,\"text\":",
-                (long long)event->timestamp_ms, event->samples);
+    buf_add_fmt(&line,
+                ",\"timestamp\":%lld,\"samples\":%u,\"text\":", (long long)event->timestamp_ms,
+                event->samples);
     json_add_string(&line, event->text);
     buf_add_char(&line, '}');
     puts(buf_cstr(&line));
@@ -73,8 +74,8 @@ static void read_labels(char **pairs, struct labels *l)
     for (; *pairs; pairs++) {
         struct sv pair = sv_from(*pairs);
         size_t equals = sv_find_char(pair, '=');
-        if (equals == (size_t)-1 || labels_set(l, sv_sub(pair, 0, equals),
-                                               sv_sub(pair, equals + 1, pair.len)) < 0)
+        if (equals == (size_t)-1 ||
+            labels_set(l, sv_sub(pair, 0, equals), sv_sub(pair, equals + 1, pair.len)) < 0)
             exit(2);
     }
 }
