@@ -23,8 +23,8 @@ static unsigned trouble; // per cent of requests that do not go well
 
 static void answer_at_random(struct request *r)
 {
-    static const enum logs_outcome outcomes[] = {LOGS_RETRY,   LOGS_RETRY,     LOGS_THROTTLED,
-                                                 LOGS_SPLIT,   LOGS_REFUSED,   LOGS_CREDENTIALS,
+    static const enum logs_outcome outcomes[] = {LOGS_RETRY,    LOGS_RETRY,   LOGS_THROTTLED,
+                                                 LOGS_SPLIT,    LOGS_REFUSED, LOGS_CREDENTIALS,
                                                  LOGS_DELIVERED};
     r->answer_after_ns = 1 + world_random(3 * NS_PER_S);
     if (world_random(100) >= trouble)
@@ -34,8 +34,8 @@ static void answer_at_random(struct request *r)
     r->result.rejected_old = world_random(3);
     r->result.rejected_new = world_random(3);
     r->result.error = "chance";
-    r->is_taken = r->result.outcome == LOGS_DELIVERED ||
-                  (r->result.outcome == LOGS_RETRY && world_random(2));
+    r->is_taken =
+        r->result.outcome == LOGS_DELIVERED || (r->result.outcome == LOGS_RETRY && world_random(2));
 }
 
 struct total {

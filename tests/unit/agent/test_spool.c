@@ -254,8 +254,8 @@ static void write_file(const char *name, const void *bytes, size_t len)
 
 static void files_of_others_are_left_alone(void **state)
 {
-    static const char *const names[] = {"notes.txt", "1.spool", "00000000.spool", "0000000G.spool",
-                                        "0000000A.spool", "00000001.spool.bak"};
+    static const char *const names[] = {"notes.txt",      "1.spool",        "00000000.spool",
+                                        "0000000G.spool", "0000000A.spool", "00000001.spool.bak"};
     struct found f;
     struct stat st;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
