@@ -67,13 +67,11 @@ int agent_config_load(const struct agent_options *options, char *const *environm
         .environment = environment,
         .compat = options->compat,
     };
-    if (from.path) {
-        buf_add_str(watched, from.path);
-        buf_add_char(watched, '\n');
-    }
     int r = cw_config_load(&from, &c.cw, errors, warnings);
-    if (r < 0)
+    if (r < 0) {
+        cw_sources_add_watched(&from, watched); // it may be mended there
         return r;
+    }
     cw_config_add_watched(c.cw, watched);
     r = check_section(c.cw, options, errors);
     if (r == 0)

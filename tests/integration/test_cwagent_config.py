@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from harness import BLOG, BUILD, ROOT, SLOW
+from agent_harness import KEYS, Agent, configuration, declaration, scrape_job, write_files
+from harness import BLOG, BUILD, ROOT, SLOW, wait_until
 
 pytestmark = pytest.mark.faults
 PROBE = BUILD / "tests" / "tools" / "cwagent_config_probe"
@@ -184,6 +185,27 @@ def test_after_a_refused_file_its_place_is_still_watched(tmp_path):
     answer = load("--root", tmp_path)
     assert answer.status == 1
     assert answer.watched == [str(tmp_path / CONTAINER), str(path)]
+
+
+def test_a_file_of_a_directory_is_taken_again_once_it_is_mended_in_place(tmp_path):
+    folder = tmp_path / "configuration"
+    folder.mkdir()
+    job = [scrape_job("127.0.0.1:1", name="one")]
+    path = write_files(folder, configuration(declaration(["^m$"], [["job"]])), job)
+    good = path.read_text(encoding="utf-8")
+    agent = Agent(["--config", folder, "--listen", "127.0.0.1:0", "--output", f"file:{tmp_path}/events"], KEYS,
+                  folder=tmp_path)
+    try:
+        agent.page_when(lambda p: p.value("podgpu_agent_config_last_reload_successful") == 1)
+        for round_ in (1, 2):
+            path.write_text(good[:-20], encoding="utf-8")
+            wait_until(lambda n=round_: agent.page().value("podgpu_agent_config_reload_failures_total") == n, 20,
+                       "it is refused")
+            path.write_text(good, encoding="utf-8")
+            wait_until(lambda: agent.page().value("podgpu_agent_config_last_reload_successful") == 1, 20, "it is taken")
+    finally:
+        status, _ = agent.stop(seconds=20)
+    assert status == 0, agent.log[-2000:]
 
 
 # --- The environment ---
