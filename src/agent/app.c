@@ -151,8 +151,6 @@ static void on_ready(void *user, const struct prom_job *job)
     struct agent *a = user;
     scraper_set_ready(a->scraper, job);
     a->ready_jobs++;
-    if (a->ready_jobs == a->config.prom->job_count && runs_once(a))
-        scraper_run_once(a->scraper);
 }
 
 int agent_discover(struct agent *a)
@@ -200,6 +198,8 @@ static int begin(struct agent *a)
         r = scraper_set_config(a->scraper, prom_config_ref(a->config.prom));
     if (r == 0)
         r = agent_discover(a);
+    if (r == 0 && runs_once(a))
+        scraper_run_once(a->scraper); // as soon as every job is ready
     return r;
 }
 
@@ -242,6 +242,20 @@ static void tell_summary(struct agent *a)
              LOG_STR("log_gb_in_30_days", gigabytes));
 }
 
+// What the post's own files do.
+static void tell_emptiness(struct agent *a)
+{
+    struct scraper_stats s;
+    if (a->emptiness_told || !a->scraper || a->ready_jobs < a->config.prom->job_count)
+        return;
+    scraper_get_stats(a->scraper, &s);
+    if (s.targets > 0)
+        return;
+    a->emptiness_told = true;
+    log_warn("no job has a target, nothing is scraped; --lint may tell why",
+             LOG_U64("dropped_by_relabelling", s.dropped), LOG_U64("invalid", s.invalid));
+}
+
 static void on_tick(void *user)
 {
     struct agent *a = user;
@@ -250,6 +264,7 @@ static void on_tick(void *user)
     if (a->emf)
         emf_flush(a->emf, wall_ms(), false);
     tell_summary(a);
+    tell_emptiness(a);
     for (size_t i = 0; i < a->output_count; i++) {
         struct event_output_stats s;
         event_output_get_stats(a->outputs[i], &s);

@@ -55,7 +55,8 @@ struct agent {
     bool is_ending;
     int status;
     uint64_t started_wall_ns, began_ns;
-    bool summary_told; // the line about custom metrics and log
+    bool summary_told;   // the line about custom metrics and log
+    bool emptiness_told; // since the configuration was taken
     uint64_t reloads, reload_failures, config_ok_wall_ns;
     bool config_ok;
 };

@@ -91,6 +91,7 @@ static void take(struct agent *a, struct agent_config *next)
     struct agent_config before = {.cw = a->config.cw, .prom = a->config.prom};
     a->config.cw = TAKE_PTR(next->cw);
     a->config.prom = TAKE_PTR(next->prom);
+    a->emptiness_told = false;
     int r = agent_set_place(a);
     if (r == 0 && a->emf)
         r = take_scraping(a);
