@@ -91,8 +91,18 @@ static void append_batches(struct disk *k)
     }
 }
 
+// A write over RLIMIT_FSIZE is an error like any other, and no reason to end.
+static void block_file_size_signal(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 static void do_work(struct disk *k)
 {
+    block_file_size_signal();
     if (k->is_recovering) {
         k->recovery_result = spool_recover(k->spool, found_batch, k, &k->recovery);
         return;
@@ -107,15 +117,6 @@ static void do_work(struct disk *k)
         l->result = spool_read(k->spool, &l->batch->ref, &l->record);
     }
     append_batches(k);
-}
-
-// A write over RLIMIT_FSIZE is an error like any other, and no reason to end.
-static void block_file_size_signal(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGXFSZ);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 static void set_state(struct disk *k, enum disk_state state)
@@ -136,7 +137,6 @@ static void work(void *user)
     (void)pthread_mutex_unlock(&k->mutex);
     if (!is_ours)
         return; // disk_close was first
-    block_file_size_signal();
     do_work(k);
     set_state(k, DISK_WORKED);
 }

@@ -171,11 +171,10 @@ static bool live_waits(const struct delivery *d)
 static void read_request(struct request *r, const struct logs_batch *b)
 {
     const struct delivery *d = world.delivery;
-    *r = (struct request){.at_ns = the_loop.now_ns, .count = b->count};
+    r->at_ns = the_loop.now_ns;
+    r->count = b->count;
     sv_copy(r->group, sizeof(r->group), b->group);
     sv_copy(r->stream, sizeof(r->stream), b->stream);
-    r->ids = calloc(b->count, sizeof(*r->ids));
-    assert_non_null(r->ids);
     size_t bytes = 0;
     for (size_t i = 0; i < b->count; i++) {
         uint64_t id;
@@ -219,9 +218,13 @@ int aws_logs_put(struct aws_logs *l, const struct logs_batch *batch,
 {
     assert_ptr_equal(l, world.logs);
     struct logs_call *c = calloc(1, sizeof(*c));
-    if (!c)
+    uint32_t *ids = calloc(batch->count, sizeof(*ids));
+    if (!c || !ids) {
+        free(c);
+        free(ids);
         return -ENOMEM;
-    *c = (struct logs_call){.next = the_loop.calls, .done = done, .user = user};
+    }
+    *c = (struct logs_call){.next = the_loop.calls, .done = done, .user = user, .request.ids = ids};
     read_request(&c->request, batch);
     for (const struct logs_call *other = the_loop.calls; other; other = other->next)
         assert_true(strcmp(other->request.group, c->request.group) != 0 ||
