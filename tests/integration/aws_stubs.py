@@ -198,3 +198,28 @@ def assert_signed(asked, url, names, service, region, must_sign=()):
     signer = botocore.auth.SigV4Auth(botocore.credentials.Credentials(access, secret, token or None), service, region)
     canonical = signer.canonical_request(request)
     assert fields["Signature"] == signer.signature(signer.string_to_sign(request, canonical), request)
+
+
+# Environments that lead to a stub.
+
+def imds_environment(tmp_path, server, **more):
+    return clean_environment(tmp_path, AWS_EC2_METADATA_SERVICE_ENDPOINT=server.url + "/", **more)
+
+
+ROLE = "arn:aws:iam::123456789012:role/podgpu"
+
+
+def irsa(tmp_path, server, **more):
+    token = tmp_path / "token"
+    if not token.exists():
+        token.write_text("header.pay-load.sig_nature")
+    return clean_environment(tmp_path, AWS_ROLE_ARN=ROLE, AWS_WEB_IDENTITY_TOKEN_FILE=token,
+                             AWS_ENDPOINT_URL_STS=server.url, AWS_REGION="eu-central-1", **more)
+
+
+def pod_identity(tmp_path, server, **more):
+    token = tmp_path / "pod-token"
+    if not token.exists():
+        token.write_text("pod.tok-en.x")
+    return clean_environment(tmp_path, AWS_CONTAINER_CREDENTIALS_FULL_URI=server.url + "/v1/credentials",
+                             AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=token, **more)

@@ -5,12 +5,11 @@ import pathlib
 import ssl
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from aws_stubs import (ROLES, assert_signed, clean_environment, credentials, form, key_json, key_text, keys, metadata,
-                       probe, serving, sts_error, sts_xml)
+from aws_stubs import (ROLE, ROLES, assert_signed, clean_environment, credentials, form, imds_environment, irsa, key_json,
+                       key_text, keys, metadata, pod_identity, probe, serving, sts_error, sts_xml)
 
 from harness import SLOW
 from test_http_client import make_certificate
@@ -66,10 +65,6 @@ def test_secrets_never_stand_in_an_error(tmp_path):
 
 
 # --- Instance metadata ---
-
-def imds_environment(tmp_path, server, **more):
-    return clean_environment(tmp_path, AWS_EC2_METADATA_SERVICE_ENDPOINT=server.url + "/", **more)
-
 
 def test_metadata_of_version_2(tmp_path):
     with serving(metadata()) as server:
@@ -144,17 +139,6 @@ def test_a_hanging_put_with_version_1_turned_off(tmp_path):
 
 
 # --- Web identity ---
-
-ROLE = "arn:aws:iam::123456789012:role/podgpu"
-
-
-def irsa(tmp_path, server, **more):
-    token = tmp_path / "token"
-    if not token.exists():
-        token.write_text("header.pay-load.sig_nature")
-    return clean_environment(tmp_path, AWS_ROLE_ARN=ROLE, AWS_WEB_IDENTITY_TOKEN_FILE=token,
-                             AWS_ENDPOINT_URL_STS=server.url, AWS_REGION="eu-central-1", **more)
-
 
 def test_web_identity(tmp_path):
     with serving(lambda asked: (200, sts_xml("WEB"))) as server:
@@ -407,14 +391,6 @@ def test_a_malformed_file_is_named_with_its_line(tmp_path):
 
 # --- Container endpoints ---
 
-def pod_identity(tmp_path, server, **more):
-    token = tmp_path / "pod-token"
-    if not token.exists():
-        token.write_text("pod.tok-en.x")
-    return clean_environment(tmp_path, AWS_CONTAINER_CREDENTIALS_FULL_URI=server.url + "/v1/credentials",
-                             AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=token, **more)
-
-
 def test_pod_identity(tmp_path):
     with serving(lambda asked: (200, key_json("POD", AccountId="1"))) as server:
         env = pod_identity(tmp_path, server, AWS_CONTAINER_AUTHORIZATION_TOKEN="the file wins")
@@ -454,6 +430,15 @@ def test_a_token_with_a_line_break_is_refused(tmp_path, token, says):
         answer = credentials(pod_identity(tmp_path, server))
         assert answer["result"] == "failed" and says in answer["error"]
         assert server.asked == []
+
+
+def test_a_token_file_that_is_missing_is_named(tmp_path):
+    with serving(lambda asked: (200, key_json("POD"))) as server, serving(metadata()) as imds:
+        env = pod_identity(tmp_path, server, AWS_EC2_METADATA_SERVICE_ENDPOINT=imds.url)
+        (tmp_path / "pod-token").unlink()
+        answer = credentials(env)
+        assert answer["result"] == "failed" and f"cannot read '{tmp_path}/pod-token'" in answer["error"]
+        assert server.asked == [] and imds.asked == []
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/x", "http://example.com/", "http://127.0.0.1@evil/x",
@@ -499,89 +484,7 @@ def test_the_first_in_the_order_of_the_sdks_is_taken_and_no_other_is_asked(tmp_p
             assert [s for s in (sts, pod, imds) if s.asked] == asked, provider
 
 
-# --- Over time ---
-
-def watch(env, lines, *args):
-    """As many changes of what there is; each comes within a minute, whatever the machine does besides."""
-    found = probe(env, "credentials", "--watch-ms", 60000, "--lines", lines, *args)[0]
-    assert len(found) == lines, found
-    return found
-
-
-def test_keys_are_fetched_anew_before_they_expire(tmp_path):
-    count = iter(range(100))
-    with serving(lambda asked: (200, sts_xml(f"N{next(count)}", expires_s=6))) as server:
-        lines = watch(irsa(tmp_path, server), 3)
-        assert [line["access_key"] for line in lines] == ["AKN0", "AKN1", "AKN2"]
-        assert len(server.asked) == 3
-        assert all(b["at_ms"] - a["at_ms"] >= 2000 for a, b in zip(lines, lines[1:]))  # not all the time
-
-
-def test_good_keys_stay_while_a_refresh_fails_and_end_when_they_expire(tmp_path):
-    step, lock = [0], threading.Lock()
-
-    def answer(asked):
-        with lock:
-            step[0] += 1
-            if step[0] == 1:
-                return 200, sts_xml("FIRST", expires_s=5)
-            if step[0] < 5:
-                return 403, sts_error("AccessDenied", "not now")
-            return 200, sts_xml("SECOND", expires_s=3600)
-    with serving(answer) as server:
-        lines = watch(irsa(tmp_path, server), 3)
-        results = [line["result"] for line in lines]
-        assert results == ["ok", "failed", "ok"], lines
-        assert lines[1]["at_ms"] - lines[0]["at_ms"] >= 3500
-        assert "AccessDenied" in lines[1]["error"] and lines[2]["access_key"] == "AKSECOND"
-
-
-def test_a_token_file_is_read_anew_for_each_request(tmp_path):
-    count = iter(range(100))
-    with serving(lambda asked: (200, sts_xml(f"N{next(count)}", expires_s=5))) as server:
-        env = irsa(tmp_path, server)
-        original = server.answer
-
-        def answer(asked):
-            (tmp_path / "token").write_text(f"token-{len(server.asked)}")
-            return original(asked)
-        server.answer = answer
-        watch(env, 3)
-        tokens = [form(asked)["WebIdentityToken"] for asked in server.asked]
-        assert len(tokens) == 3 and tokens[1:] == [f"token-{i}" for i in range(1, len(tokens))]
-
-
-def test_container_tokens_rotate(tmp_path):
-    count = iter(range(100))
-    with serving(lambda asked: (200, key_json(f"N{next(count)}", expires_s=5))) as server:
-        env = pod_identity(tmp_path, server)
-        original = server.answer
-
-        def answer(asked):
-            (tmp_path / "pod-token").write_text(f"token-{len(server.asked)}")
-            return original(asked)
-        server.answer = answer
-        watch(env, 3)
-        tokens = [asked.headers["authorization"] for asked in server.asked]
-        assert len(tokens) == 3 and tokens[1:] == [f"token-{i}" for i in range(1, len(tokens))]
-
-
-def test_keys_that_a_service_refused_are_fetched_anew_but_not_all_the_time(tmp_path):
-    count = iter(range(100))
-    with serving(lambda asked: (200, sts_xml(f"N{next(count)}"))) as server:
-        lines = watch(irsa(tmp_path, server), 2, "--expire-every-ms", 100)
-        assert [line["access_key"] for line in lines] == ["AKN0", "AKN1"] and len(server.asked) == 2
-        assert lines[1]["at_ms"] - lines[0]["at_ms"] >= 9000
-
-
-def test_a_service_that_comes_up_late_is_found(tmp_path):
-    with serving(lambda asked: (503, "not yet")) as server:
-        def answer(asked):
-            return (503, "not yet") if len(server.asked) < 6 else (200, key_json("POD"))
-        server.answer = answer
-        lines = watch(pod_identity(tmp_path, server), 2)
-        assert [line["result"] for line in lines] == ["failed", "ok"]
-
+# --- Clocks ---
 
 def test_an_issuers_clock_may_differ_from_ours(tmp_path):
     """Expiration and Date are of one clock: what is an hour there is an hour here."""
@@ -592,6 +495,14 @@ def test_an_issuers_clock_may_differ_from_ours(tmp_path):
                 return "Fri, 01 Jan 2021 00:00:00 GMT"
         server.RequestHandlerClass = Skewed
         assert keys(credentials(irsa(tmp_path, server))) == key_text("SKEW")
+
+
+def test_keys_for_ever_are_keys(tmp_path):
+    far = key_json("POD", expires_s=None, Expiration="9999-12-31T23:59:59Z")
+    with serving(lambda asked: (200, far)) as server:
+        assert keys(credentials(pod_identity(tmp_path, server))) == key_text("POD")
+    with serving(lambda asked: (200, key_json("POD", expires_s=None))) as server:
+        assert keys(credentials(pod_identity(tmp_path, server))) == key_text("POD")
 
 
 def test_a_clock_that_is_wrong_costs_one_more_request(tmp_path):

@@ -119,6 +119,8 @@ static void ask_tags(struct aws_lookup *l)
         return send_tags(l, &keys);
     if (r == -EAGAIN && loop_now_ns(l->env->loop) - l->waiting_since_ns < KEYS_WAIT_NS)
         return loop_timer_set(l->again, KEYS_LOOK_NS, 0);
+    if (r != -EAGAIN && r != -ENOENT && ++l->tag_failures < TRIES)
+        return try_again(l); // a provider that failed may come to itself
     (void)error_set(&l->err, -ENOENT, "DescribeTags: %s",
                     r == -EAGAIN ? "no credentials in time" : err.text);
     aws_lookup_go_on(l, STEP_NOTHING);

@@ -15,6 +15,8 @@
 #define LOOKED_BYTES_MAX 480
 #define REASON_BYTES_MAX 200
 #define TOP_ROLE_S 900
+#define LIFE_S_MAX                                                                                 \
+    (UINT64_C(30) * 24 * 3600) // services give hours; the year 9999 has no place in ns
 
 static const struct {
     const char *name;
@@ -121,6 +123,8 @@ int aws_fetch_set_expiry(struct aws_fetch *f, int64_t server_time_s)
         return error_set(&f->err, -EKEYEXPIRED, "%s: the keys were expired when they came",
                          f->provider);
     uint64_t left_s = (uint64_t)(k->expires_s - now_s);
+    if (left_s > LIFE_S_MAX)
+        left_s = LIFE_S_MAX;
     k->expires_ns = loop_now_ns(f->env->loop) + left_s * NS_PER_S;
     return 0;
 }
