@@ -15,8 +15,12 @@ const char *agent_cluster(const struct agent *a)
 
 static const char *cluster_given(const struct agent *a)
 {
-    const char *name = a->config.cw->cluster_name;
-    return name ? name : aws_env_get(&a->env, "K8S_CLUSTER_NAME");
+    const struct cw_config *cw = a->config.cw;
+    if (cw->cluster_name)
+        return cw->cluster_name;
+    if (cw->kubernetes_cluster_name && !cw->compat) // the agent asks it for the log group only
+        return cw->kubernetes_cluster_name;
+    return aws_env_get(&a->env, "K8S_CLUSTER_NAME");
 }
 
 // Without its name a container's log group has none, and series of several clusters would be mixed.

@@ -106,8 +106,9 @@ static const struct cw_section prometheus_section = {"logs.metrics_collected.pro
 static const struct cw_key kubernetes_keys[] = {
     {"cluster_name", CW_TEXT, CONFIG(kubernetes_cluster_name), 1, 512,
      .kind = "string, 1 to 512 characters",
-     .text = "Names the cluster in the default log group where the prometheus section does not, "
-             "and before it with `--compat=cwagent`."},
+     .text = "Names the cluster where the prometheus section does not; with `--compat=cwagent` it "
+             "does so "
+             "in the default log group alone, and goes before it there."},
     {NULL},
 };
 static const struct cw_section kubernetes_section = {

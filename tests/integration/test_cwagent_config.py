@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from agent_harness import KEYS, Agent, configuration, declaration, scrape_job, write_files
+from agent_harness import (KEYS, Agent, Target, agent_at, configuration, declaration, events_when, scrape_job,
+                           write_files)
 from harness import BLOG, BUILD, ROOT, SLOW, wait_until
 
 pytestmark = pytest.mark.faults
@@ -231,6 +232,17 @@ def test_a_container_is_told_by_the_environment(tmp_path, environment, container
     assert answer.config["in_container"] == container
     assert answer.config["add_host"] != container
     assert answer.config["metric_namespace"] == namespace
+
+
+def test_the_cluster_may_be_named_by_the_section_of_kubernetes_alone(tmp_path):
+    config = configuration(declaration(["^m$"], [["ClusterName"]]), cluster_name="")
+    config["logs"]["metrics_collected"]["kubernetes"] = {"cluster_name": "theirs"}
+    events = tmp_path / "events.json"
+    with Target("# TYPE m gauge\nm 1\n") as target:
+        write_files(tmp_path, config, [scrape_job(target.address, interval="300ms")])
+        with agent_at(tmp_path, "--output", f"file:{events}", env={"RUN_IN_CONTAINER": "True"}):
+            found = events_when(events, lambda e: len(e) >= 1)
+    assert found[0]["ClusterName"] == "theirs"
 
 
 def test_compat_has_the_agent_s_defaults(tmp_path):
