@@ -68,14 +68,15 @@ void agent_end(struct agent *a, int status);  // in order: what is there is ship
 int must_use agent_discover(struct agent *a); // from the configuration in force
 
 // app_place.c
-void agent_find_place(struct agent *a);           // then agent_begin or agent_fail
-int must_use agent_set_place(struct agent *a);    // after a reload: what the new configuration says
+void agent_find_place(struct agent *a); // then agent_begin or agent_fail
+int must_use agent_set_place(struct agent *a,
+                             struct error *err);  // after a reload: what the new configuration says
 const char *agent_cluster(const struct agent *a); // NULL: none
 
 // app_ship.c
 int must_use agent_open_outputs(struct agent *a, struct error *err);
-int must_use agent_open_logs(struct agent *a);                  // or anew
-void agent_on_event(void *user, const struct emf_event *event); // user: the agent
+int must_use agent_open_logs(struct agent *a, struct error *err); // or anew
+void agent_on_event(void *user, const struct emf_event *event);   // user: the agent
 // done is told once when all that was given is shipped, or at the deadline; perhaps from inside.
 void agent_drain(struct agent *a, void (*done)(void *user), uint64_t deadline_ns);
 bool agent_all_shipped(const struct agent *a);

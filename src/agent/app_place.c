@@ -99,7 +99,7 @@ void agent_find_place(struct agent *a)
 }
 
 // What was found before stays where the configuration says nothing.
-int agent_set_place(struct agent *a)
+int agent_set_place(struct agent *a, struct error *err)
 {
     const struct cw_config *cw = a->config.cw;
     const char *cluster = cluster_given(a);
@@ -115,7 +115,7 @@ int agent_set_place(struct agent *a)
         a->credentials = before;
         return r;
     }
-    r = agent_open_logs(a);
+    r = agent_open_logs(a, err);
     if (r < 0) {
         aws_credentials_free(a->credentials);
         a->credentials = before;

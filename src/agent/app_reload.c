@@ -92,13 +92,15 @@ static void take(struct agent *a, struct agent_config *next)
     a->config.cw = TAKE_PTR(next->cw);
     a->config.prom = TAKE_PTR(next->prom);
     a->emptiness_told = false;
-    int r = agent_set_place(a);
+    struct error err = ERROR_INIT;
+    int r = agent_set_place(a, &err);
     if (r == 0 && a->emf)
         r = take_scraping(a);
     if (a->delivery)
         delivery_set_flush(a->delivery, a->config.cw->flush_ns);
     if (r < 0)
-        log_error("configuration could not be taken in whole", LOG_ERRNO(r));
+        log_error("configuration could not be taken in whole",
+                  LOG_STR("error", err.text[0] ? err.text : strerror(-r)));
     agent_config_deinit(&before);
 }
 

@@ -35,7 +35,7 @@ void agent_on_event(void *user, const struct emf_event *event)
     delivery_add(a->delivery, &e);
 }
 
-int agent_open_logs(struct agent *a)
+int agent_open_logs(struct agent *a, struct error *err)
 {
     const struct cw_config *cw = a->config.cw;
     const struct logs_options o = {
@@ -45,7 +45,11 @@ int agent_open_logs(struct agent *a)
         .retention_days = cw->retention_days,
     };
     struct aws_logs *next = NULL;
-    int r = aws_logs_new(&a->env, a->credentials, &o, &next);
+    struct buf endpoint = BUF_INIT(4096);
+    int r = aws_logs_endpoint(&a->env, &o, &endpoint, err);
+    buf_deinit(&endpoint);
+    if (r == 0)
+        r = aws_logs_new(&a->env, a->credentials, &o, &next);
     if (r < 0)
         return r;
     if (a->delivery)
@@ -69,7 +73,7 @@ static void on_drained(void *user)
 static int open_delivery(struct agent *a, struct error *err)
 {
     const struct cw_config *cw = a->config.cw;
-    int r = agent_open_logs(a);
+    int r = agent_open_logs(a, err);
     if (r < 0)
         return r;
     const struct delivery_options o = {

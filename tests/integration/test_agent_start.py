@@ -95,6 +95,13 @@ def test_both_files_may_come_from_the_environment(tmp_path):
     assert status == 1 and "PROMETHEUS_CONFIG_CONTENT:1:" in out
 
 
+def test_an_endpoint_that_is_none_ends_the_start_and_is_named(tmp_path):
+    write_files(tmp_path, GOOD, [scrape_job("127.0.0.1:1")])
+    status, _, log = run_agent("--config", tmp_path / "cwagentconfig.json", "--listen", "",
+                               env={"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": "ftp://logs"})
+    assert status == 1 and "ftp://logs" in log
+
+
 # --- lint ---
 
 def lint(config, prometheus, **more):
