@@ -335,6 +335,59 @@ static void unknown_keys_are_named_as_ignored_where_the_schema_accepts_them(void
     cw_config_unref(c);
 }
 
+static void names_of_ignored_keys_end_at_their_ceiling(void **state)
+{
+    struct buf text = BUF_INIT(1u << 20);
+    buf_add_str(&text, "{\"csm\": 1");
+    for (unsigned i = 0; i < 1000; i++)
+        buf_add_fmt(&text, ", \"unknown-%u\": 1", i);
+    buf_add_str(&text, "}");
+    struct cw_config *c = parse_good(buf_cstr(&text), false);
+    size_t length = strlen(c->ignored);
+    assert_true(length <= LIMIT_CW_IGNORED_BYTES && length > LIMIT_CW_IGNORED_BYTES - 32);
+    assert_true(sv_starts_with(sv_from(c->ignored), SV("csm, unknown-0, unknown-1, ")));
+    cw_config_unref(c);
+    buf_deinit(&text);
+}
+
+static void long_and_foreign_names_are_shown_cut_and_on_one_line(void **state)
+{
+    char text[8400], error[8400];
+    (void)snprintf(text, sizeof(text), "{\"podgpu\": {\"%s\": 1}}", letters(300));
+    (void)snprintf(error, sizeof(error), "f:1:317: /podgpu/%s: unknown key\n", letters(64));
+    assert_true(parses(text, false, -EINVAL, error, ""));
+    assert_true(parses("{\"podgpu\": {\"a\\nb\": 1}}", false, -EINVAL,
+                       "f:1:21: /podgpu/a b: unknown key\n", ""));
+    (void)snprintf(text, sizeof(text), "{\"podgpu\": {\"scope\": \"%s\"}}", letters(300));
+    (void)snprintf(error, sizeof(error),
+                   "f:1:22: /podgpu/scope: expected \"cluster\" or \"node\", found the string "
+                   "'%s'\n",
+                   letters(64));
+    assert_true(parses(text, false, -EINVAL, error, ""));
+}
+
+static void a_variable_s_text_has_a_ceiling(void **state)
+{
+    struct cw_text one = {SV(PROMETHEUS("\"prometheus_config_path\": \"env:P\"")), "f"};
+    for (size_t more = 0; more < 2; more++) {
+        struct buf variable = BUF_INIT(2 * LIMIT_CONFIG_FILE_BYTES);
+        buf_add_str(&variable, "P=");
+        while (variable.len < LIMIT_CONFIG_FILE_BYTES + 2 + more)
+            buf_add_char(&variable, '#');
+        char *environment[] = {(char *)(uintptr_t)buf_cstr(&variable), NULL};
+        struct cw_sources from = {.environment = environment};
+        struct parsed p = parse_texts(&one, 1, &from);
+        assert_int_equal(p.result, more ? -EINVAL : 0);
+        assert_sv_equals(buf_sv(&p.errors),
+                         more
+                             ? "f:1:74: /logs/metrics_collected/prometheus/prometheus_config_path: "
+                               "the environment variable 'P' has more than 1048576 bytes\n"
+                             : "");
+        parsed_deinit(&p);
+        buf_deinit(&variable);
+    }
+}
+
 static void a_slip_where_unknown_keys_are_accepted_is_a_warning(void **state)
 {
     assert_true(parses("{\"agent\": {\"regio\": \"x\"}, \"log\": {}}", false, 0, "",
@@ -717,6 +770,9 @@ int main(void)
         cmocka_unit_test(each_key_wants_its_type),
         cmocka_unit_test(unknown_keys_are_refused_where_the_agent_s_schema_refuses_them),
         cmocka_unit_test(unknown_keys_are_named_as_ignored_where_the_schema_accepts_them),
+        cmocka_unit_test(names_of_ignored_keys_end_at_their_ceiling),
+        cmocka_unit_test(long_and_foreign_names_are_shown_cut_and_on_one_line),
+        cmocka_unit_test(a_variable_s_text_has_a_ceiling),
         cmocka_unit_test(a_slip_where_unknown_keys_are_accepted_is_a_warning),
         cmocka_unit_test(logs_needs_something_to_collect),
         cmocka_unit_test(every_problem_is_told_at_once),
