@@ -109,6 +109,11 @@ struct series_scratch {
     struct buf text;
 };
 
+#define SERIES_NUMBER_BYTES 48
+// The text of a le or quantile label as Prometheus 3 has it: "1" is "1.0". Its length; 0: no
+// number.
+unsigned series_normalise_number(struct sv s, char out[SERIES_NUMBER_BYTES]);
+
 // *out lives until the scratch is used again. 0; -EINVAL with *err at the line (a label twice,
 // label limits of the job), -E2BIG with *err (our own caps), -ENOMEM.
 int must_use series_identify(const struct series_table *t, const struct parse_sample *s,

@@ -58,6 +58,23 @@ static int add_name(struct joining *j)
     return r < 0 ? out_of_room(j, r) : 0;
 }
 
+static bool is_number_label(enum parse_type type, struct sv name)
+{
+    return (type == PARSE_TYPE_SUMMARY && sv_equals(name, SV("quantile"))) ||
+           (type == PARSE_TYPE_HISTOGRAM && sv_equals(name, SV("le")));
+}
+
+static int add_number(struct joining *j, struct sv name, struct sv value)
+{
+    char text[SERIES_NUMBER_BYTES];
+    unsigned length = series_normalise_number(value, text);
+    int r = add(j, name, value);
+    if (r < 0 || length == 0)
+        return r;
+    r = labels_set(&j->labels, name, (struct sv){text, length}); // copies it
+    return r < 0 ? out_of_room(j, r) : 0;
+}
+
 // Of the line alone.
 static int read_labels(struct joining *j)
 {
@@ -67,7 +84,9 @@ static int read_labels(struct joining *j)
         return r;
     while ((r = parse_next_label(&rest, &j->scratch->text, &name, &value)) == 1) {
         j->has_empty = j->has_empty || !value.len;
-        r = value.len ? add(j, name, value) : 0;
+        r = !value.len                               ? 0
+            : is_number_label(j->sample->type, name) ? add_number(j, name, value)
+                                                     : add(j, name, value);
         if (r < 0)
             return r;
     }

@@ -254,6 +254,70 @@ static void label_limits_fail_the_page_beyond_them(void **state)
     }
 }
 
+// As Go formats them; the cases from 1e6 on are where it changes to exponents.
+static void numbers_in_le_and_quantile_are_written_one_way(void **state)
+{
+    static const struct {
+        const char *text, *normal; // NULL: left as it is
+    } cases[] = {
+        {"1", "1.0"},
+        {"0", "0.0"},
+        {"-1", "-1.0"},
+        {"-0", "0.0"},
+        {"0.5", "0.5"},
+        {"1.0", "1.0"},
+        {"0.50", "0.5"},
+        {"10", "10.0"},
+        {"+Inf", "+Inf"},
+        {"inf", "+Inf"},
+        {"-Inf", "-Inf"},
+        {"nan", "NaN"},
+        {"100000", "100000.0"},
+        {"1e5", "100000.0"},
+        {"999999", "999999.0"},
+        {"999999.5", "999999.5"},
+        {"1000000", "1e+06"},
+        {"1e6", "1e+06"},
+        {"1234567", "1.234567e+06"},
+        {"1234567.5", "1.2345675e+06"},
+        {"-2500000", "-2.5e+06"},
+        {"1e20", "1e+20"},
+        {"1e21", "1e+21"},
+        {"1.5e300", "1.5e+300"},
+        {"0.0001", "0.0001"},
+        {"0.00001", "1e-05"},
+        {"", NULL},
+        {"x", NULL},
+        {"1x", NULL},
+        {"++1", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char out[SERIES_NUMBER_BYTES];
+        unsigned length = series_normalise_number(sv_from(cases[i].text), out);
+        const char *expected = cases[i].normal ? cases[i].normal : "";
+        if (!sv_equals((struct sv){out, length}, sv_from(expected)))
+            fail_msg("%s: %.*s, expected %s", cases[i].text, (int)length, out, expected);
+    }
+}
+
+static void only_labels_of_summaries_and_histograms_are_numbers(void **state)
+{
+    struct fixture f;
+    fixture_init(&f, "");
+    fixture_start(&f);
+    buf_reset(&f.sink.log);
+    fixture_take(&f,
+                 "# TYPE s summary\ns{quantile=\"1\",le=\"1\"} 1\n"
+                 "# TYPE h histogram\nh_bucket{le=\"5\",quantile=\"1\"} 1\nh_bucket{le=\"x\"} 1\n"
+                 "# TYPE g gauge\ng{le=\"1\",quantile=\"1\"} 1\n");
+    fixture_expect(&f, "s1 s{le=1,quantile=1.0} summary\n"
+                       "s2 h_bucket{le=5.0,quantile=1} histogram\n"
+                       "s3 h_bucket{le=x} histogram\n"
+                       "s4 g{le=1,quantile=1} gauge\n"
+                       "begin T1 1000\ns1=1@1000\ns2=1@1000\ns3=1@1000\ns4=1@1000\nend\n");
+    fixture_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +327,8 @@ int main(void)
         cmocka_unit_test(metric_relabelling_sees_all_labels_and_the_name),
         cmocka_unit_test(a_sample_left_without_a_good_name_is_counted_each_time),
         cmocka_unit_test(a_label_given_twice_fails_the_page),
+        cmocka_unit_test(numbers_in_le_and_quantile_are_written_one_way),
+        cmocka_unit_test(only_labels_of_summaries_and_histograms_are_numbers),
         cmocka_unit_test(no_label_is_lost_among_many),
         cmocka_unit_test(long_labels_are_taken_up_to_our_own_cap),
         cmocka_unit_test(label_limits_fail_the_page_beyond_them),
