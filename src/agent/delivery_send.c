@@ -222,8 +222,7 @@ static void done(void *user, const struct logs_result *r)
 {
     struct flight *f = user;
     struct delivery *d = f->stream->delivery;
-    logs_call_free(f->call);
-    f->call = NULL;
+    struct logs_call *call = TAKE_PTR(f->call);
     if (r->outcome != LOGS_DELIVERED)
         sv_copy(d->last_error, sizeof(d->last_error), sv_from(r->error));
     if (r->outcome == LOGS_DELIVERED || r->outcome == LOGS_SPLIT || r->outcome == LOGS_REFUSED)
@@ -248,6 +247,7 @@ static void done(void *user, const struct logs_result *r)
         hold(d, f, r);
         break;
     }
+    logs_call_free(call); // with the result
     disk_start(d);
     delivery_pump(d);
 }
