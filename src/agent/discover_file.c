@@ -33,6 +33,7 @@ struct pattern {
     char *directory;         // "." for none
     const char *name;        // the last element, in path
     struct loop_path *watch; // NULL: the directory cannot be watched now
+    struct file_stamp seen;  // which directory that is
 };
 
 struct discover_file {
@@ -41,6 +42,7 @@ struct discover_file {
     struct discover_events events;
     struct pattern *patterns;
     struct loop_timer *look_timer, *refresh_timer;
+    bool is_settling; // a look is due within SETTLE_NS
     struct file *files;
     size_t file_count;
 };
@@ -162,6 +164,9 @@ static void changed(void *user, const char *name)
 {
     struct pattern *p = user;
     (void)name; // a ConfigMap changes by a link that no pattern names
+    if (p->owner->is_settling)
+        return; // who writes all the time does not put it off
+    p->owner->is_settling = true;
     loop_timer_set(p->owner->look_timer, SETTLE_NS, 0);
 }
 
@@ -171,7 +176,12 @@ static void watch_directory(struct discover_file *f, struct pattern *p)
         if (strcmp(q->directory, p->directory) == 0)
             return; // by that one
     }
-    if (!p->watch && loop_path_new(f->loop, p->directory, changed, p, &p->watch) < 0)
+    struct file_stamp now = file_stamp(p->directory);
+    if (p->watch && now.there && now.device == p->seen.device && now.inode == p->seen.inode)
+        return;
+    loop_path_free(TAKE_PTR(p->watch)); // of a directory that has gone
+    p->seen = now;
+    if (now.there && loop_path_new(f->loop, p->directory, changed, p, &p->watch) < 0)
         p->watch = NULL; // it is tried again
 }
 
@@ -215,6 +225,7 @@ static void look(struct discover_file *f, bool read_all)
 {
     for (struct file *x = f->files; x; x = x->next)
         x->is_seen = false;
+    f->is_settling = false;
     bool watched = true;
     for (size_t i = 0; i < f->config->file_count; i++) {
         watch_directory(f, &f->patterns[i]); // before looking, so that nothing falls in between

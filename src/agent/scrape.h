@@ -47,15 +47,17 @@ enum target_health {
 struct target_view { // borrowed for the callback
     const char *job;
     const char *url;                 // credentials and secret parameters redacted
-    const struct labels *labels;     // final
-    const struct labels *discovered; // before relabelling
+    const struct labels *labels;     // final, without "__" ones
+    const struct labels *discovered; // before relabelling, secret parameters redacted
     enum target_health health;
     const char *error;      // of the last scrape; "" when it succeeded
     int64_t last_scrape_ms; // wall time; 0: none yet
     uint64_t last_duration_ns;
     struct series_result last;
     uint64_t interval_ns, timeout_ns;
-    bool is_dropped; // by relabelling: only discovered and job are set
+    // By relabelling (error ""), or because no target can be made of it or there is no room for one
+    // (error says which): only discovered, job, health and error are set.
+    bool is_dropped;
 };
 void scraper_each_target(const struct scraper *s,
                          void (*each)(void *user, const struct target_view *t), void *user);

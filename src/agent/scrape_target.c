@@ -388,6 +388,14 @@ static int start_request(struct scrape_target *t, struct error *err)
     return r;
 }
 
+// Whether the text begins with the URL, or what fits of it, and that has something to hide.
+static bool quotes_hidden(const struct scrape_target *t, const char *text)
+{
+    struct sv start = sv_sub(sv_from(t->url), 0, 64);
+    return strcmp(t->url, t->shown_url) != 0 && text[0] == '\'' &&
+           sv_starts_with(sv_from(text + 1), start);
+}
+
 static void scrape(struct scrape_target *t)
 {
     struct error err = ERROR_INIT;
@@ -401,7 +409,7 @@ static void scrape(struct scrape_target *t)
         return fail(t, err.text);
     }
     if (start_request(t, &err) < 0)
-        fail(t, err.text);
+        fail(t, quotes_hidden(t, err.text) ? "not a URL that can be asked" : err.text);
     else
         t->scraper->under_way++;
 }

@@ -56,6 +56,15 @@ static void show_rest(struct tour *tour, const struct scrape_job *job, const str
     tour->each(tour->user, &view);
 }
 
+static void hide_secrets(struct labels *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        struct label *l = &found->items[i];
+        if (sv_starts_with(l->name, SV("__param_")) && target_name_is_secret(l->name))
+            l->value = SV(TARGET_HIDDEN);
+    }
+}
+
 static void show_group(struct tour *tour, const struct scrape_job *job,
                        const struct scrape_group *g)
 {
@@ -66,6 +75,7 @@ static void show_group(struct tour *tour, const struct scrape_job *job,
         labels_init(&found, &tour->arena);
         if (target_discovered(job->config, &g->group->targets[i], &found) < 0)
             found = (struct labels){0};
+        hide_secrets(&found);
         if (o->target)
             show_target(tour, o->target, &found);
         else

@@ -154,10 +154,10 @@ int target_print_url(const struct prom_job *job, const struct labels *l, const c
 
 // --- What is shown of it ---
 
-bool target_looks_secret(struct sv name)
+bool target_name_is_secret(struct sv name)
 {
-    static const char *const words[] = {"token", "passw", "secret",    "key",  "auth",
-                                        "cred",  "pwd",   "signature", "sig=", "session"};
+    static const char *const words[] = {"token", "passw", "secret",    "key",    "auth",
+                                        "cred",  "pwd",   "signature", "session"};
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
         struct sv word = sv_from(words[i]);
         for (size_t at = 0; at + word.len <= name.len; at++) {
@@ -176,9 +176,9 @@ static void add_redacted_query(struct buf *out, struct sv query)
         struct sv name = sv_sub(part, 0, equals == (size_t)-1 ? part.len : equals + 1);
         if (!first)
             buf_add_char(out, '&');
-        buf_add_sv(out, target_looks_secret(name) && equals != (size_t)-1 ? name : part);
-        if (target_looks_secret(name) && equals != (size_t)-1)
-            buf_add_str(out, "xxxxx"); // as Go's URL.Redacted
+        buf_add_sv(out, target_name_is_secret(name) && equals != (size_t)-1 ? name : part);
+        if (target_name_is_secret(name) && equals != (size_t)-1)
+            buf_add_str(out, TARGET_HIDDEN);
     }
 }
 
@@ -194,7 +194,7 @@ static void add_redacted_place(struct buf *out, struct sv place)
     if (at == (size_t)-1 || colon > at)
         return buf_add_sv(out, place);
     buf_add_sv(out, sv_sub(place, 0, start + colon + 1));
-    buf_add_str(out, "xxxxx");
+    buf_add_str(out, TARGET_HIDDEN);
     buf_add_sv(out, sv_sub(place, start + at, place.len));
 }
 

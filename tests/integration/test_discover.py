@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import subprocess
+import threading
+import time
 import urllib.request
 
 import pytest
@@ -302,6 +304,43 @@ def test_a_directory_that_comes_later_is_waited_for(tmp_path):
         sd.mkdir()
         (sd / "a.json").write_text(group("a:1"))
         when_targets(probe, "a:1")
+
+
+def test_a_directory_that_is_made_anew_is_watched_again(tmp_path):
+    sd = tmp_path / "sd"
+    sd.mkdir()
+    (sd / "a.json").write_text(group("a:1"))
+    with probing(file_job(tmp_path, sd / "a.json")) as probe:
+        when_targets(probe, "a:1")
+        for i in range(3):
+            os.rename(sd, tmp_path / f"old{i}")
+            sd.mkdir()
+            (sd / "a.json").write_text(group(f"b{i}:1"))
+            when_targets(probe, f"b{i}:1")
+            (sd / "a.json").write_text(group(f"c{i}:1"))
+            when_targets(probe, f"c{i}:1")
+
+
+def test_a_neighbour_that_never_stops_writing_puts_nothing_off(tmp_path):
+    file = tmp_path / "sd" / "a.json"
+    file.parent.mkdir()
+    ended = threading.Event()
+
+    def noise():
+        while not ended.wait(0.02):
+            (file.parent / "noise").write_text(str(time.monotonic()))
+
+    thread = threading.Thread(target=noise)
+    thread.start()
+    try:
+        with probing(file_job(tmp_path, file)) as probe:
+            file.write_text(group("a:1"))
+            when_targets(probe, "a:1")
+            file.write_text(group("b:1"))
+            when_targets(probe, "b:1")
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_a_thousand_writes_are_a_few_readings(tmp_path):

@@ -396,12 +396,13 @@ def test_secrets_are_in_no_log_and_no_view(tmp_path):
   basic_auth: {username: me, password: hunter2}
   params: {api_key: [hunter2]}
   http_headers: {X-Key: {secrets: [hunter2]}}
-  static_configs: [{targets: ['127.0.0.1:1']}]
+  static_configs: [{targets: ['127.0.0.1:1', 'a b'], labels: {__param_token: hunter2}}]
+  relabel_configs: [{source_labels: [__address__], regex: a b, target_label: __scheme__, replacement: gopher}]
 """)
     view, _, log = scrape_once(config)
-    assert view["targets"][0]["health"] == "down"
-    shown = {k: v for k, v in view["targets"][0].items() if k != "discovered"}
-    assert "hunter2" not in json.dumps(shown) + log
+    assert [t["health"] for t in view["targets"]] == ["down", "down"]
+    assert "not a URL that can be asked" in [t["error"] for t in view["targets"]]
+    assert "hunter2" not in json.dumps(view) + log
 
 
 # --- Turns ---
