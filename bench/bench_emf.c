@@ -19,7 +19,9 @@ static const char config[] =
     "\"cluster_name\": \"demo\", \"emf_processor\": {\"metric_declaration\": [{"
     "\"source_labels\": [\"job\"], \"label_matcher\": \"^dcgm$\", \"metric_selectors\": "
     "[\"^DCGM_FI_\"], \"dimensions\": [[\"ClusterName\",\"Namespace\",\"pod\",\"gpu\"],"
-    "[\"ClusterName\"]]}], \"metric_unit\": {\"DCGM_FI_DEV_FIELD_03\": \"Percent\"}}}}}}";
+    "[\"ClusterName\"]]}, {\"source_labels\": [\"job\"], \"metric_selectors\": [\"FIELD_0\"], "
+    "\"dimensions\": [[\"Hostname\",\"gpu\"]]}], \"metric_unit\": {\"DCGM_FI_DEV_FIELD_03\": "
+    "\"Percent\"}}}}}}";
 static const char jobs[] = "scrape_configs:\n- job_name: dcgm\n  honor_labels: true\n"
                            "  scrape_interval: 15s\n"
                            "  static_configs: [{targets: ['10.0.0.9:9400']}]\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the labels of a series to its group: labels are added as the agent adds them, names that
 // would clash in the event are changed, and what is left is compared as a list of interned pairs.
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -315,25 +316,12 @@ int emf_group_get(struct emf_target *t, const struct sink_series *s,
     return r;
 }
 
-// In the middle of a scrape the group may have samples of it.
-static void untouch(struct emf_target *t, const struct emf_group *g)
-{
-    struct emf_group **at = &t->touched;
-    while (*at && *at != g)
-        at = &(*at)->next_touched;
-    if (!*at)
-        return;
-    *at = g->next_touched;
-    if (t->touched_end == &g->next_touched)
-        t->touched_end = at;
-}
-
 void emf_group_release(struct emf_group *g)
 {
     struct emf_target *t = g->target;
     if (!intern_unref(&t->groups, &g->item))
         return;
-    untouch(t, g);
+    assert(!t->touched || g->scrape != t->scrape); // a series does not go amid its scrape
     unlink_group(t, g);
     pairs_unref(t->emf, (void **)g->pairs, g->pair_count);
     for (uint32_t i = 0; i < g->rule_count; i++)

@@ -93,7 +93,7 @@ struct emf_group {
     struct emf_group *previous, *next; // of the target
     struct emf_group *next_touched;
     struct emf_member **members; // by name
-    struct emf_rule **rules;     // of the members so far, each once; given back with the group
+    struct emf_rule **rules;     // of its members so far, in order, each once; given back with it
     struct sv log_group, log_stream;
     int64_t time_ms;   // of the first sample of the open scrape
     int64_t window_ms; // start of the open window
@@ -156,6 +156,8 @@ int must_use emf_metric_get(struct emf *e, const struct emf_metric_wanted *wante
 void emf_metric_unref(struct emf_plan *p, struct emf_metric *m);
 int must_use emf_rule_get(struct emf *e, struct emf_group *g, const struct emf_metric *m,
                           struct emf_rule **out);
+// Which comes first: the one with the first declaration that the other has not.
+int emf_rule_order(const struct emf_rule *a, const struct emf_rule *b, size_t words);
 void emf_rule_unref(struct emf_plan *p, struct emf_rule *r);
 bool emf_is_reserved(struct sv name); // has a meaning of its own in an event
 

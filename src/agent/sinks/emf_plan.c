@@ -346,6 +346,16 @@ static int rule_intern(struct emf *e, struct emf_group *g, const uint64_t *decla
     return 0;
 }
 
+int emf_rule_order(const struct emf_rule *a, const struct emf_rule *b, size_t words)
+{
+    for (size_t i = 0; a != b && i < words; i++) {
+        uint64_t differ = a->declarations[i] ^ b->declarations[i];
+        if (differ)
+            return a->declarations[i] & (differ & -differ) ? -1 : 1;
+    }
+    return 0;
+}
+
 static int keep_rule(struct emf_group *g, struct emf_rule *rule)
 {
     if (g->rule_count == g->rule_capacity) {
@@ -358,7 +368,10 @@ static int keep_rule(struct emf_group *g, struct emf_rule *rule)
         g->rules = more;
         g->rule_capacity = capacity;
     }
-    g->rules[g->rule_count++] = rule;
+    uint32_t at = g->rule_count++;
+    for (; at && emf_rule_order(rule, g->rules[at - 1], g->plan->words) < 0; at--)
+        g->rules[at] = g->rules[at - 1];
+    g->rules[at] = rule;
     return 0;
 }
 

@@ -144,6 +144,37 @@ static void declarations_make_these_rules(void **state)
     }
 }
 
+// More rules than are looked through one by one; and declarations beyond the first 64.
+static void many_rules_keep_the_order_of_their_declarations(void **state)
+{
+    static const unsigned counts[] = {8, 9, 70};
+    for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+        struct buf config = BUF_INIT(1u << 20), page = BUF_INIT(1u << 20);
+        struct buf expected = BUF_INIT(1u << 20), rules = BUF_INIT(1u << 20);
+        buf_add_str(&config, "\"emf_processor\": {\"metric_declaration\": [");
+        for (unsigned k = 0; k < counts[i]; k++) { // metrics in the opposite order
+            unsigned metric = 99 - k;
+            buf_add_fmt(&config,
+                        "%s{\"source_labels\": [\"job\"], \"metric_selectors\": [\"m%u\"], "
+                        "\"dimensions\": [[\"job\"]]}",
+                        k ? "," : "", metric);
+            buf_add_fmt(&page, "# TYPE m%u gauge\nm%u 1\n", metric, metric);
+            buf_add_fmt(&expected, "[job]: m%u; ", metric);
+        }
+        buf_add_str(&config, "]}");
+        struct emf_fixture *f = emf_fixture_new(&(struct emf_fixture_options){
+            .config = buf_cstr(&config), .cluster = "c", .labels = "job=\"j\""});
+        emf_fixture_scrape(f, buf_cstr(&page), T0);
+        rules_of(f, &rules);
+        assert_string_equal(buf_cstr(&rules), buf_cstr(&expected));
+        emf_fixture_free(f);
+        buf_deinit(&config);
+        buf_deinit(&page);
+        buf_deinit(&expected);
+        buf_deinit(&rules);
+    }
+}
+
 static void dimension_values_over_1024_characters_leave_their_set_out(void **state)
 {
     static const struct {
@@ -317,6 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(declarations_make_these_rules),
+        cmocka_unit_test(many_rules_keep_the_order_of_their_declarations),
         cmocka_unit_test(dimension_values_over_1024_characters_leave_their_set_out),
         cmocka_unit_test(custom_metrics_are_counted_by_name_and_dimension_values),
         cmocka_unit_test(events_have_the_form_of_their_version),
