@@ -93,37 +93,46 @@ static void tell_problem(void *user, const char *text)
 
 // --- static_configs ---
 
-static struct target_group *static_targets(const struct prom_static_group *config)
+static int add_static(struct target_group *g, const struct prom_static_group *config)
 {
-    struct target_group *g = target_group_new(config->target_count, LIMIT_TARGET_GROUP_BYTES);
-    for (size_t i = 0; g && i < config->target_count; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < config->target_count; i++) {
         struct labels *l = target_group_add(g, config->label_count + 1);
-        int r = l ? 0 : -ENOMEM;
+        r = l ? 0 : -ENOMEM;
         for (size_t k = 0; r == 0 && k < config->label_count; k++)
             r = labels_set(l, sv_from(config->labels[k].name), sv_from(config->labels[k].value));
         if (r == 0)
             r = labels_set(l, SV("__address__"), sv_from(config->targets[i]));
-        if (r < 0) {
-            target_group_unref(g);
-            return NULL;
-        }
     }
-    return g;
+    return r;
+}
+
+// All of a job as one group: a thousand small ones would each have a block of memory.
+static struct target_group *static_targets(const struct prom_job *job)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < job->static_count; i++)
+        count += job->static_groups[i].target_count;
+    struct target_group *g = target_group_new(count, LIMIT_TARGET_GROUP_BYTES);
+    int r = g ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < job->static_count; i++)
+        r = add_static(g, &job->static_groups[i]);
+    if (r == 0)
+        return g;
+    target_group_unref(g);
+    return NULL;
 }
 
 static void tell_static(struct discovery *d, const struct prom_job *job)
 {
     const struct discovery_options *o = &d->options;
-    for (size_t i = 0; i < job->static_count; i++) {
-        char source[64];
-        (void)snprintf(source, sizeof(source), "static/%zu", i);
-        struct target_group *g = static_targets(&job->static_groups[i]);
-        if (g)
-            o->group(o->user, job, source, g);
-        else
-            log_error("no memory for targets", LOG_STR("job", job->name),
-                      LOG_STR("source", source));
-    }
+    if (job->static_count == 0)
+        return;
+    struct target_group *g = static_targets(job);
+    if (g)
+        o->group(o->user, job, "static", g);
+    else
+        log_error("no memory for static targets", LOG_STR("job", job->name));
 }
 
 static void first_turn(void *user)
