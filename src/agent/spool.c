@@ -133,8 +133,9 @@ static int mark_unclean(struct spool *s)
     int fd = openat(s->directory, UNCLEAN_NAME,
                     O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     s->was_unclean = fd < 0 && errno == EEXIST;
+    // A full disk at start is no reason to leave what waits on it: sending empties it.
     if (fd < 0 && !s->was_unclean)
-        return -errno;
+        return errno == ENOSPC || errno == EDQUOT ? 0 : -errno;
     fd_closep(&fd);
     return fsync(s->directory) < 0 ? -errno : 0;
 }

@@ -117,6 +117,7 @@ def check_accounts(stats):
     assert stats["events"] + stats["recovered"] == stats["delivered"] + stats["lost"] + stats["waiting"]
 
 
+@pytest.mark.threads
 def test_events_are_delivered_and_the_spool_is_empty_afterwards(logs, tmp_path):
     with Probe(logs, tmp_path / "spool").ready() as probe:
         probe.say("add a 100 200")
@@ -299,6 +300,7 @@ def test_two_processes_do_not_share_a_spool(logs, tmp_path):
         assert "another process has it" in "".join(other.log)
 
 
+@pytest.mark.threads
 def test_the_end_does_not_wait_for_the_network(logs, tmp_path):
     logs.add_stream(GROUP, "a")
     logs.hang("PutLogEvents", times=10)

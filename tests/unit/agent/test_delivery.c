@@ -452,6 +452,116 @@ static void backlog_follows_oldest_first(void **state)
     assert_int_equal(world_stats().events, 0);
 }
 
+// --- Limits ---
+
+static void batches_that_grew_too_old_are_lost(void **state)
+{
+    fail_with(LOGS_RETRY, true);
+    delivery_set_flush(world.delivery, 60 * NS_PER_S);
+    world_add("a", 0, 3, 10);
+    world_run(13 * 24 * 3600 * NS_PER_S);
+    world_add("a", 0, 4, 10);
+    world_run(23 * 3600 * NS_PER_S);
+    assert_int_equal(world_lost(), 0);
+    assert_int_equal(world_stats().oldest_wall_ns / NS_PER_S, WORLD_START_WALL_NS / NS_PER_S + 1);
+    world_run(3600 * NS_PER_S + 200 * NS_PER_S);
+    struct delivery_stats t = world_stats();
+    assert_int_equal(t.lost_events[DELIVERY_LOST_OLD], 1);
+    assert_int_equal(t.lost_samples[DELIVERY_LOST_OLD], 3);
+    assert_int_equal(t.waiting_samples, 4);
+    world.answer = NULL;
+    settle();
+    assert_int_equal(world_stats().delivered_samples, 4);
+}
+
+static void without_a_directory_memory_holds_what_fits_and_the_oldest_go(void **state)
+{
+    world_close();
+    world_open("");
+    fail_with(LOGS_RETRY, true);
+    assert_true(world_stats().is_spooling_to_memory);
+    for (unsigned i = 0; i < 40; i++) {
+        for (unsigned k = 0; k < 4; k++)
+            world_add("a", 0, 1, 250000);
+        world_run(NS_PER_S);
+        assert_true(world.delivery->memory_bytes <= LIMIT_DELIVERY_MEMORY_BYTES);
+    }
+    struct delivery_stats t = world_stats();
+    assert_int_equal(t.waiting_events, 4 * 16);
+    assert_int_equal(t.lost_events[DELIVERY_LOST_FULL], 4 * 24);
+    world.answer = NULL;
+    settle();
+    for (unsigned i = 0; i < 160; i++)
+        assert_int_equal(world.seen[i], i >= 96);
+}
+
+static void a_full_spool_drops_the_oldest_batches(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct delivery_options o = world_options(world.directory);
+    o.spool_max_bytes = 8u << 20;
+    world_close();
+    assert_int_equal(delivery_new(&o, &world.delivery, &err), 0);
+    fail_with(LOGS_RETRY, true);
+    for (unsigned i = 0; i < 60; i++) {
+        world_add("a", 0, 2, 250000);
+        world_run(10 * NS_PER_S);
+    }
+    struct delivery_stats t = world_stats();
+    assert_true(t.waiting_events >= 29 && t.waiting_events <= 33);
+    assert_int_equal(t.lost_events[DELIVERY_LOST_FULL], 60 - t.waiting_events);
+    assert_false(t.is_spooling_to_memory);
+    world.answer = NULL;
+    settle();
+    for (unsigned i = 0; i < 60; i++)
+        assert_int_equal(world.seen[i], i >= 60 - t.waiting_events);
+}
+
+static void what_cannot_be_read_back_is_lost_as_corrupt(void **state)
+{
+    char path[128];
+    fail_with(LOGS_RETRY, true);
+    world_add("a", 0, 5, 1000);
+    world_run(5 * NS_PER_S);
+    world_add("b", 0, 7, 1000);
+    world_run(5 * NS_PER_S);
+    (void)snprintf(path, sizeof(path), "%s/00000001.spool", world.directory);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 300, SEEK_SET), 0);
+    assert_int_equal(fputc('!', f), '!');
+    assert_int_equal(fclose(f), 0);
+    world.answer = NULL;
+    settle();
+    struct delivery_stats t = world_stats();
+    assert_int_equal(t.lost_samples[DELIVERY_LOST_CORRUPT], 5);
+    assert_int_equal(t.delivered_samples, 7);
+}
+
+static void a_disk_that_fails_is_tried_again_later_and_later(void **state)
+{
+    world.disk_error = ENOSPC;
+    fail_with(LOGS_RETRY, true);
+    for (unsigned i = 0; i < 600; i++) {
+        world_add("a", 0, 1, 100);
+        world_run(NS_PER_S);
+    }
+    struct delivery_stats t = world_stats();
+    assert_true(t.is_spooling_to_memory);
+    assert_int_equal(t.waiting_events, 600);
+    // After 1, 2, 4 ... 60 s.
+    assert_true(t.spool_failures >= 12 && t.spool_failures <= 18);
+    world.disk_error = 0;
+    world_run(61 * NS_PER_S);
+    assert_false(world_stats().is_spooling_to_memory);
+    assert_int_equal(world.delivery->memory_bytes, 0);
+    world_close();
+    world_open(world.directory);
+    world.answer = NULL;
+    settle();
+    assert_int_equal(world_stats().delivered_events, 600);
+}
+
 // --- The end ---
 
 static void drained_is_told_when_nothing_is_left(void **state)
@@ -550,6 +660,11 @@ int main(void)
         T(live_batches_go_first_and_backlog_at_half_the_rate),
         T(batches_of_a_stream_keep_their_order),
         T(backlog_follows_oldest_first),
+        T(batches_that_grew_too_old_are_lost),
+        T(without_a_directory_memory_holds_what_fits_and_the_oldest_go),
+        T(a_full_spool_drops_the_oldest_batches),
+        T(what_cannot_be_read_back_is_lost_as_corrupt),
+        T(a_disk_that_fails_is_tried_again_later_and_later),
         T(drained_is_told_when_nothing_is_left),
         T(drained_is_told_at_the_deadline),
         T(what_was_gathered_is_in_the_spool_afterwards),
