@@ -285,11 +285,43 @@ static void what_is_asked(void **state)
     (void)state;
 }
 
+static struct aws_credentials *the_credentials;
+
+static void on_changed_free(void *user)
+{
+    aws_credentials_free(TAKE_PTR(the_credentials));
+    on_changed(user);
+}
+
+static void credentials_may_be_freed_when_they_change(void **state)
+{
+    static const char *const good[] = {STS_KEYS, NULL}, *const bad[] = {"<a/>", NULL};
+    char *const environment[] = {"AWS_ROLE_ARN=arn:aws:iam::1:role/r",
+                                 "AWS_WEB_IDENTITY_TOKEN_FILE=/proc/self/comm", sts_endpoint, NULL};
+    struct aws_env env = {the_loop, NULL, environment};
+    struct loop_fd *watch = NULL;
+    assert_int_equal(loop_fd_new(the_loop, listener, LOOP_READABLE, on_connection, NULL, &watch),
+                     0);
+    assert_int_equal(http_client_new(the_loop, &env.client, NULL), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        bodies = i == 0 ? good : bad;
+        answers = 0;
+        assert_int_equal(aws_credentials_new(&env, NULL, NULL, &the_credentials), 0);
+        aws_credentials_watch(the_credentials, on_changed_free, NULL);
+        assert_int_equal(loop_run(the_loop), 0);
+        assert_null(the_credentials);
+    }
+    http_client_free(env.client);
+    loop_fd_free(watch);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read),
         cmocka_unit_test(what_is_asked),
+        cmocka_unit_test(credentials_may_be_freed_when_they_change),
     };
     return cmocka_run_group_tests(tests, open_listener, close_listener);
 }
