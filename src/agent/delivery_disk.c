@@ -267,7 +267,7 @@ void disk_start(struct delivery *d)
     for (size_t i = 0; i < k->load_count; i++)
         k->loads[i].batch->is_loading = false;
     k->load_count = 0;
-    log_warn("no thread to write the spool", LOG_ERRNO(r));
+    log_warn("no thread to write the spool", LOG_ERRNO(r), LOG_LIMIT("job"));
 }
 
 bool disk_is_idle(const struct delivery *d)
