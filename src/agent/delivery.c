@@ -114,7 +114,7 @@ static void take_loads(struct delivery *d)
         b->record = l->record;
         if (l->result == 0 || l->result == -ENOENT) // dropped, see below
             continue;
-        if (l->result == -ENOMEM) {
+        if (l->result != -EBADMSG && l->result != -EIO) { // memory, descriptors: it is still there
             b->stream->not_before_ns = loop_now_ns(d->loop) + NS_PER_S;
             continue;
         }

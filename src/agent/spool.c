@@ -376,7 +376,7 @@ int spool_read(struct spool *s, const struct spool_ref *ref, char **out)
         return -ENOENT;
     int fd = segment_fd(s, ref->segment);
     if (fd < 0)
-        return fd;
+        return fd == -ENOENT ? -EBADMSG : fd; // somebody else removed it
     cleanup(mem_freep) char *record = malloc(ref->bytes);
     if (!record)
         return -ENOMEM;

@@ -56,8 +56,8 @@ uint32_t spool_dropped(const struct spool *s);
 bool spool_drop_oldest(struct spool *s);
 // The record is done with. 0 also when its segment was dropped; negative errno.
 int must_use spool_acknowledge(struct spool *s, const struct spool_ref *ref);
-// A record, verified, on the heap. 0; -ENOENT: dropped; -EBADMSG: unreadable by now; -ENOMEM;
-// other negative errno.
+// A record, verified, on the heap. 0; -ENOENT: dropped; -EBADMSG: unreadable or gone by now;
+// -ENOMEM; other negative errno.
 int must_use spool_read(struct spool *s, const struct spool_ref *ref, char **out);
 uint64_t spool_file_bytes(const struct spool *s);
 // in_order: everything that should be on disk is; the next process finds was_unclean false.

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -538,6 +539,28 @@ static void what_cannot_be_read_back_is_lost_as_corrupt(void **state)
     assert_int_equal(t.delivered_samples, 7);
 }
 
+static void a_segment_that_somebody_removed_is_lost_as_corrupt(void **state)
+{
+    char path[128];
+    fail_with(LOGS_RETRY, true);
+    world_add("a", 0, 5, 1000);
+    world_run(5 * NS_PER_S);
+    world_close();
+    struct aws_logs *logs = TAKE_PTR(world.logs); // so that nothing is read yet
+    world_open(world.directory);
+    world_run(20 * NS_PER_MS);
+    (void)snprintf(path, sizeof(path), "%s/00000001.spool", world.directory);
+    assert_int_equal(unlink(path), 0);
+    world.answer = NULL;
+    world.logs = logs;
+    delivery_set_logs(world.delivery, logs);
+    world_add("b", 0, 7, 1000);
+    settle();
+    struct delivery_stats t = world_stats();
+    assert_int_equal(t.lost_samples[DELIVERY_LOST_CORRUPT], 5);
+    assert_int_equal(t.delivered_samples, 7);
+}
+
 static void a_disk_that_fails_is_tried_again_later_and_later(void **state)
 {
     world.disk_error = ENOSPC;
@@ -664,6 +687,7 @@ int main(void)
         T(without_a_directory_memory_holds_what_fits_and_the_oldest_go),
         T(a_full_spool_drops_the_oldest_batches),
         T(what_cannot_be_read_back_is_lost_as_corrupt),
+        T(a_segment_that_somebody_removed_is_lost_as_corrupt),
         T(a_disk_that_fails_is_tried_again_later_and_later),
         T(drained_is_told_when_nothing_is_left),
         T(drained_is_told_at_the_deadline),
