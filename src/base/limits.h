@@ -192,6 +192,8 @@
 // Different label pairs, metric names, rules, groups of a target, custom metrics: 1 M of them cost
 // a user 300,000 USD a month.
 #define LIMIT_EMF_ITEMS (1u << 20)
+// Metrics with equal labels, kept in order: large applications have some thousands.
+#define LIMIT_EMF_GROUP_METRICS (1u << 14)
 #define LIMIT_EMF_TEXT_BYTES (16u << 20)   // an event while it is made, of the shortest metrics
 #define LIMIT_EMF_SERIES_BYTES (64u << 20) // of a series while it is added
 // Agent: spool and delivery.

@@ -42,7 +42,7 @@ struct emf_stats {
     uint64_t dropped_old;    // timestamps that CloudWatch refuses: over 14 days old, over 2 h ahead
     uint64_t dropped_large;  // events over the limit that could not be split
     uint64_t dropped_value;  // beyond +-2^360
-    uint64_t dropped_memory; // no memory, or over LIMIT_EMF_ITEMS
+    uint64_t dropped_memory; // no memory, or over a limit on what is kept
     uint64_t metrics_split;  // events made because one has room for 100 metrics and 256 KiB
     uint64_t renamed;        // labels and metrics whose name has another meaning in an event, once
                              // a series

@@ -79,6 +79,8 @@ static uint32_t member_position(const struct emf_group *g, struct sv name, bool 
 
 static int insert_member(struct emf_group *g, uint32_t at, struct emf_member *m)
 {
+    if (g->member_count == LIMIT_EMF_GROUP_METRICS)
+        return -E2BIG;
     if (g->member_count == g->member_capacity) {
         uint32_t capacity = g->member_capacity ? g->member_capacity * 2 : 1;
         struct emf_member **more = reallocarray(g->members, capacity, sizeof(*more));

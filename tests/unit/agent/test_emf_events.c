@@ -147,6 +147,28 @@ static void an_event_that_is_too_large_is_split_by_its_metrics(void **state)
     buf_deinit(&page);
 }
 
+static void metrics_beyond_a_groups_room_are_counted(void **state)
+{
+    static void *series[LIMIT_EMF_GROUP_METRICS + 2];
+    struct emf_fixture *f = emf_fixture_new(
+        &(struct emf_fixture_options){.podgpu = "\"unmatched\": \"log\"", .labels = "job=\"j\""});
+    f->sink.ops->begin(f->target, T0);
+    for (unsigned i = 0; i < ARRAY_SIZE(series); i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "m%u", i);
+        struct sink_series s = {
+            .name = sv_from(name), .type = PARSE_TYPE_GAUGE, .labels = &f->labels};
+        assert_int_equal(f->sink.ops->series_new(f->target, &s, &series[i]), 0);
+        f->sink.ops->sample(f->target, series[i], 1, T0);
+    }
+    assert_int_equal(f->sink.ops->end(f->target), 0);
+    assert_int_equal(stats_of(f).dropped_memory, 2);
+    assert_int_equal(stats_of(f).event_samples, LIMIT_EMF_GROUP_METRICS);
+    for (unsigned i = 0; i < ARRAY_SIZE(series); i++)
+        f->sink.ops->series_free(f->target, series[i]);
+    emf_fixture_free(f);
+}
+
 // --- Names that clash ---
 
 static void names_that_an_event_uses_get_an_underscore(void **state)
@@ -388,6 +410,7 @@ int main(void)
         cmocka_unit_test(plain_members_do_not_count_among_the_100),
         cmocka_unit_test(an_event_of_one_metric_is_262118_bytes_at_most),
         cmocka_unit_test(an_event_that_is_too_large_is_split_by_its_metrics),
+        cmocka_unit_test(metrics_beyond_a_groups_room_are_counted),
         cmocka_unit_test(names_that_an_event_uses_get_an_underscore),
         cmocka_unit_test(a_label_named_like_a_metric_is_renamed_in_that_metrics_event),
         cmocka_unit_test(with_compat_labels_that_clash_are_overwritten_and_value_is_prometheus),
