@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     if (r < 0)
         return fail(&err);
     log_setup(options.log_format, options.log_level);
-    (void)process_raise_fd_limit(LIMIT_DESCRIPTORS);
+    (void)process_raise_fd_limit(LIMIT_AGENT_DESCRIPTORS);
     if (options.task == AGENT_RUN)
         log_info("starting podgpu-agent", LOG_STR("version", PODGPU_VERSION));
     int status = with_config(&options);

@@ -60,7 +60,7 @@ static void hide_secrets(struct labels *found)
 {
     for (size_t i = 0; i < found->count; i++) {
         struct label *l = &found->items[i];
-        if (sv_starts_with(l->name, SV("__param_")) && target_name_is_secret(l->name))
+        if (sv_starts_with(l->name, SV("__param_")) && target_looks_secret(l->name))
             l->value = SV(TARGET_HIDDEN);
     }
 }

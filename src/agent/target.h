@@ -38,8 +38,6 @@ uint64_t target_offset_ns(const struct target_spec *s, uint64_t seed);
 struct sv target_print_duration(uint64_t ns, char *out);
 // Whether a parameter of that name holds what nobody should see.
 bool target_looks_secret(struct sv name);
-// Whether what has that name is better not shown: tokens, passwords, keys.
-bool target_name_is_secret(struct sv name);
 #define TARGET_HIDDEN "xxxxx" // in its place, as in Go's URL.Redacted
 // The values of query parameters that look like secrets, and a password before the host, hidden.
 // text itself when there is none; else in arena. NULL: no memory.

@@ -154,7 +154,7 @@ int target_print_url(const struct prom_job *job, const struct labels *l, const c
 
 // --- What is shown of it ---
 
-bool target_name_is_secret(struct sv name)
+bool target_looks_secret(struct sv name)
 {
     static const char *const words[] = {"token", "passw", "secret",    "key",    "auth",
                                         "cred",  "pwd",   "signature", "session"};
@@ -176,8 +176,8 @@ static void add_redacted_query(struct buf *out, struct sv query)
         struct sv name = sv_sub(part, 0, equals == (size_t)-1 ? part.len : equals + 1);
         if (!first)
             buf_add_char(out, '&');
-        buf_add_sv(out, target_name_is_secret(name) && equals != (size_t)-1 ? name : part);
-        if (target_name_is_secret(name) && equals != (size_t)-1)
+        buf_add_sv(out, target_looks_secret(name) && equals != (size_t)-1 ? name : part);
+        if (target_looks_secret(name) && equals != (size_t)-1)
             buf_add_str(out, TARGET_HIDDEN);
     }
 }

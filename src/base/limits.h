@@ -154,6 +154,7 @@
 #define LIMIT_LOGS_MAKERS 4096 // groups and streams being made: as many as requests may be alive
 
 // Agent: targets and their scrapes.
+#define LIMIT_AGENT_DESCRIPTORS (LIMIT_TARGETS + LIMIT_DESCRIPTORS) // wanted; what is let counts
 #define LIMIT_TARGETS (1u << 14)       // of a program: one connection each; nodes have dozens
 #define LIMIT_TARGET_GROUPS (1u << 16) // of a job: a kubernetes_sd_config gives one for each pod
 #define LIMIT_TARGET_GROUP_BYTES (64u << 20)   // labels of one group before relabelling
