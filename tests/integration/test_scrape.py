@@ -4,11 +4,15 @@ import base64
 import gzip
 import itertools
 import json
+import pathlib
+import re
+import resource
 import socket
 import time
 
 import pytest
 
+from agent_harness import agent_at, configuration, scrape_job, write_files
 from scrape_peers import TEXT, answer, by_label, peer, probing, reset, scrape_once, zipped
 from test_http_client import certificates, server_context  # noqa: F401
 
@@ -572,3 +576,16 @@ def test_keep_dropped_targets_bounds_what_is_shown(tmp_path):
 """)
     view, _, _ = scrape_once(config)
     assert (len(view["targets"]), view["stats"]["dropped"]) == (2, 4)
+
+
+def test_the_agent_keeps_more_connections_than_a_soft_limit_of_1024(tmp_path):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < 2000:
+        pytest.skip(f"this machine lets a program have {hard} descriptors")
+    write_files(tmp_path, configuration(), [scrape_job("127.0.0.1:1")])
+    low = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # noqa: E731
+    with agent_at(tmp_path, "--output", "stdout", preexec_fn=low) as agent:
+        agent.page_when(lambda p: p.value("podgpu_agent_targets", state="down") >= 0, 20, "its page")
+        limits = pathlib.Path(f"/proc/{agent.pid}/limits").read_text()
+    soft = int(re.search(r"^Max open files\s+(\d+)", limits, re.M)[1])
+    assert soft == min(hard, (1 << 14) + 1024)
