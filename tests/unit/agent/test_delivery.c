@@ -458,6 +458,7 @@ static void backlog_follows_oldest_first(void **state)
 static void batches_that_grew_too_old_are_lost(void **state)
 {
     fail_with(LOGS_RETRY, true);
+    world.keeps_requests = false;
     delivery_set_flush(world.delivery, 60 * NS_PER_S);
     world_add("a", 0, 3, 10);
     world_run(13 * 24 * 3600 * NS_PER_S);
