@@ -31,6 +31,12 @@ static int memory(const struct reader *r)
                      "out of memory");
 }
 
+// What is not there reads as empty.
+static int expect(const struct reader *r, const struct yaml_node *n, enum yaml_kind kind)
+{
+    return n ? yaml_expect(n, kind, r->file, r->err) : 0;
+}
+
 // The text of a key, in the arena; *out stays NULL when it is absent or empty.
 static int read_text(const struct reader *r, const struct yaml_node *in, const char *key,
                      const char **out)
@@ -98,14 +104,14 @@ static int find_named(const struct reader *r, const struct yaml_node *root, cons
                       const char *inside, const char *name, const struct yaml_node **out)
 {
     const struct yaml_node *list = yaml_find(root, section);
-    if (yaml_expect(list, YAML_SEQUENCE, r->file, r->err) < 0)
+    if (expect(r, list, YAML_SEQUENCE) < 0)
         return -EINVAL;
     for (const struct yaml_node *n = list ? list->first : NULL; n; n = n->next) {
         const struct yaml_node *at = n->kind == YAML_MAPPING ? yaml_find(n, "name") : NULL;
         if (!at || at->kind != YAML_SCALAR || !sv_equals(at->scalar, sv_from(name)))
             continue;
         *out = yaml_find(n, inside);
-        return yaml_expect(*out, YAML_MAPPING, r->file, r->err);
+        return expect(r, *out, YAML_MAPPING);
     }
     return error_set_at(r->err, -EINVAL, r->file, list ? list->line : 1, list ? list->column : 1,
                         "%s: no entry named '%.128s'", section, name);

@@ -32,6 +32,7 @@
 #define FORBIDDEN_FACTOR 4 // rules of access change seldom
 #define RETRY_AFTER_MOST_NS (60 * NS_PER_S)
 #define PAGE 500
+#define KEY_BYTES 512   // a namespace has 63 bytes at most, a name 253
 #define MANY_FAILURES 2 // a lost watch is begun anew without a word
 
 enum step {
@@ -67,9 +68,10 @@ struct kube_watch {
     unsigned attempts; // failures in a row
     unsigned lost;     // versions were, since a watch last worked
     uint64_t started_ns, heard_ns, silence_ns;
-    struct status status; // of the request under way, code 0: none
-    int told_error;       // of a callback
-    char problem[640];    // told, "" none
+    uint64_t events_before; // the request under way
+    struct status status;   // of the request under way, code 0: none
+    int told_error;         // of a callback
+    char problem[640];      // told, "" none
     struct kube_watch_stats stats;
 };
 
@@ -129,7 +131,7 @@ static int remember(struct kube_watch *w, struct sv key)
 
 static int tell_object(struct kube_watch *w, const struct json_node *object, bool deleted)
 {
-    char name[600];
+    char name[KEY_BYTES];
     struct buf b = {.data = name, .cap = sizeof(name), .max = sizeof(name)}; // never grows
     struct sv key = object_key(object, &b);
     if (!key.len) {
@@ -352,7 +354,7 @@ static void fail(struct kube_watch *w, const struct http_client_response *respon
 static void sweep(struct kube_watch *w)
 {
     // The map is not to be changed while it is walked, so what goes is gathered first.
-    struct buf gone = BUF_INIT(SIZE_MAX);
+    struct buf gone = BUF_INIT((size_t)LIMIT_KUBE_OBJECTS * KEY_BYTES);
     size_t at = 0;
     struct sv key, line;
     void *seen;
@@ -429,19 +431,22 @@ static void list_done(struct kube_watch *w, const struct http_client_response *r
 
 static void watch_done(struct kube_watch *w, const struct http_client_response *response)
 {
-    uint64_t lived_ns = loop_now_ns(kube_api_loop(w->api)) - w->started_ns;
+    bool lived = w->stats.events > w->events_before ||
+                 loop_now_ns(kube_api_loop(w->api)) - w->started_ns > NS_PER_S;
     bool ended =
         response->result == 0 && response->status == 200 && !w->status.code && !w->stream.broken;
     w->stats.objects = w->known.count;
     if (w->relist && !w->status.code && !w->told_error) {
         start_list(w, true);
         retry(w, 0);
-    } else if (ended && lived_ns > NS_PER_S) {
+    } else if (ended && lived) {
         succeed(w);
         loop_timer_set(w->timer, 0, 0);
     } else if (ended) {
         retry(w, 0); // over before it began: no wait would be a flood
     } else {
+        if (lived && !w->status.code)
+            w->attempts = 0; // it worked, and broke
         fail(w, response);
     }
 }
@@ -576,6 +581,7 @@ static void next_request(void *user)
     struct error err = ERROR_INIT;
     w->status = (struct status){0};
     w->told_error = 0;
+    w->events_before = w->stats.events;
     w->started_ns = w->heard_ns = loop_now_ns(kube_api_loop(w->api));
     int r = start_request(w, &err);
     if (r < 0) {

@@ -50,6 +50,12 @@ class Probe:
     def told(self, what):
         return [e[1:] for e in list(self.events) if e[0] == what]
 
+    def refusal(self):
+        """The reason why it did not start."""
+        assert self.process.wait(20 * SLOW) == 3
+        self.close()
+        return self.told("refused")[0][0]
+
     def look(self):
         """Its statistics now."""
         before = len(self.told("stats"))
