@@ -86,9 +86,9 @@ def field_matcher(text):
 class Stored:
     """An object and its JSON, made once."""
 
-    def __init__(self, body):
+    def __init__(self, body, text=None):
         self.body = body
-        self.text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+        self.text = text or json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -240,13 +240,18 @@ class ApiServer:
         self.objects[plural][self.key(body)] = after
         self.history[plural].append((self.version, before, after))
 
-    def fill(self, bodies):
-        """As put, for very many before anyone watches: taken as they are."""
+    def fill(self, plural, bodies, template=None):
+        """As put, for very many before anyone watches: taken as they are. template: their JSON, with %(name)s,
+        %(namespace)s, %(node)s, %(ip)s; the bodies then need only what selectors look at."""
         with self.lock:
             for body in bodies:
                 self.version += 1
-                body["metadata"]["resourceVersion"] = str(self.version)
-                self.objects[PLURALS[body["kind"]]][self.key(body)] = Stored(body)
+                meta, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
+                meta["resourceVersion"] = str(self.version)
+                text = template and (template % {
+                    "name": meta["name"], "namespace": meta.get("namespace"), "node": spec.get("nodeName"),
+                    "ip": status.get("podIP"), "version": self.version}).encode()
+                self.objects[plural][self.key(body)] = Stored(body, text)
 
     def delete(self, kind, name, namespace=""):
         with self.lock:

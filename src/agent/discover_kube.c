@@ -284,9 +284,9 @@ static int start_watches(struct discover_kube *d, struct error *err)
     const char *own = c->own_namespace ? kube_api_namespace(d->api) : NULL;
     bool of_nodes = primary == KUBE_KIND_NODE;
     if (c->own_namespace && !own && !of_nodes)
-        return error_set(err, -EINVAL,
-                         "own_namespace: not known here, it is that of a pod's service account or "
-                         "of a kubeconfig's context");
+        return error_set(
+            err, -EINVAL,
+            "own_namespace: the namespace of the pod's service account cannot be read");
     d->watches = calloc(3 * (c->namespace_count + 1) + 1, sizeof(*d->watches));
     if (!d->watches)
         return -ENOMEM;

@@ -7,7 +7,7 @@ import threading
 
 from harness import BUILD, ROOT, SLOW, wait_until
 
-from apiserver import ApiServer  # noqa: F401  (sim/ is on the path by harness)
+from apiserver import ApiServer, Refusal  # noqa: F401  (sim/ is on the path by harness)
 
 PROBE = BUILD / "tests" / "tools" / "kube_probe"
 CLUSTER = ROOT / "tests" / "kube" / "cluster.yaml"
@@ -105,3 +105,42 @@ def prometheus_yaml(path, server, role, *more):
 def discover(tmp_path, server, role, *more, node=None, env=None, arguments=()):
     config = prometheus_yaml(tmp_path / "prometheus.yaml", server, role, *more)
     return Probe("discover", config, *(["--node", node] if node else []), *arguments, env=env)
+
+
+def crowd(count, nodes):
+    """Pods as far as selectors see them."""
+    for i in range(count):
+        yield {"metadata": {"name": f"workload-{i % 400}-{i:06}", "namespace": f"team-{i % 40}"},
+               "spec": {"nodeName": f"node-{i % nodes:05}"},
+               "status": {"podIP": f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}"}}
+
+
+def crowd_template(extra):
+    """JSON of such a pod; extra: characters of what the kubelet and others write there and nobody here needs."""
+    return json.dumps({
+        "metadata": {"name": "%(name)s", "namespace": "%(namespace)s", "resourceVersion": "%(version)s",
+                     "labels": {"app": "%(name)s", "version": "1", "tier": "backend"},
+                     "managedFields": [{"manager": "kubelet", "fieldsV1": {f"f:{k}": {"f:v": {}} for k in range(extra // 20)}}]},
+        "spec": {"nodeName": "%(node)s", "containers": [
+            {"name": "main", "image": "registry.example.org/w:1",
+             "ports": [{"name": "metrics", "containerPort": 9400, "protocol": "TCP"}]}]},
+        "status": {"phase": "Running", "podIP": "%(ip)s", "conditions": [{"type": "Ready", "status": "True"}]}})
+
+
+def account(root, server, namespace="monitoring", token="first", ca=None):
+    """A pod's service account under root; the environment of such a pod."""
+    folder = root / "var/run/secrets/kubernetes.io/serviceaccount"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "token").write_text(token + "\n")
+    (folder / "namespace").write_text(namespace)
+    if ca:
+        (folder / "ca.crt").write_bytes(ca.read_bytes())
+    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+
+
+def make_certificate(folder):
+    """Of the simulated server: (certificate, key)."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2", "-subj", "/CN=kubernetes",
+                    "-addext", "subjectAltName=IP:127.0.0.1,DNS:kubernetes.default"], check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"

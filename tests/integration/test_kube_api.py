@@ -3,13 +3,12 @@ wrong with them."""
 import base64
 import json
 import re
-import subprocess
 import time
 
 import pytest
 
 from harness import SLOW
-from kube_harness import ApiServer, Probe
+from kube_harness import ApiServer, Probe, account, crowd, crowd_template, make_certificate
 
 pytestmark = pytest.mark.faults
 # Waits short enough for a test, long enough to be seen.
@@ -332,23 +331,9 @@ def test_a_stream_that_is_not_json_is_begun_anew(server):
 
 # --- Access ---
 
-def account(root, server, namespace="monitoring", token="first", ca=None):
-    folder = root / "var/run/secrets/kubernetes.io/serviceaccount"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "token").write_text(token + "\n")
-    (folder / "namespace").write_text(namespace)
-    if ca:
-        (folder / "ca.crt").write_bytes(ca.read_bytes())
-    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2", "-subj", "/CN=kubernetes",
-                    "-addext", "subjectAltName=IP:127.0.0.1,DNS:kubernetes.default"], check=True, capture_output=True)
-    return folder / "cert.pem", folder / "key.pem"
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
@@ -461,22 +446,11 @@ def test_what_a_kubeconfig_asks_for_and_is_not_supported_is_named(server, tmp_pa
 
 # --- Size ---
 
-def big_pod(i):
-    managed = {f"f:{k}": {"f:v": {}} for k in range(60)}
-    return {"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": f"workload-{i % 400}-{i:06}", "namespace": f"team-{i % 40}", "labels": {"app": f"w{i % 400}"},
-                         "managedFields": [{"manager": "kubelet", "operation": "Update", "fieldsV1": managed}] * 2},
-            "spec": {"nodeName": f"node-{i % 5000:05}", "containers": [
-                {"name": "main", "image": "registry.example.org/w:1", "env": [{"name": f"E{k}", "value": "v" * 20} for k in range(20)],
-                 "ports": [{"name": "metrics", "containerPort": 9400, "protocol": "TCP"}]}]},
-            "status": {"phase": "Running", "podIP": f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}"}}
-
-
 @pytest.mark.skipif(SLOW > 1, reason="memory is that of the plain build")
 def test_memory_does_not_grow_with_a_cluster_but_for_its_names():
     count = 20000
     server = ApiServer()
-    server.fill(map(big_pod, range(count)))
+    server.fill("pods", crowd(count, 5000), crowd_template(3200))
     sent = sum(len(o.text) for o in server.objects["pods"].values())
     assert sent > 60 << 20
     for server.watch_cache in (False, True):  # in pages, and whole

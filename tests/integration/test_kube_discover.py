@@ -1,10 +1,11 @@
 """Discovery in Kubernetes (agent/discover_kube.h) against the simulated API server: changes, joins, scopes, problems."""
+import threading
 import time
 
 import pytest
 
 from harness import SLOW
-from kube_harness import CLUSTER, ApiServer, discover
+from kube_harness import CLUSTER, ApiServer, Refusal, account, crowd, crowd_template, discover, make_certificate
 
 pytestmark = pytest.mark.faults
 META = "__meta_kubernetes_"
@@ -77,13 +78,20 @@ def test_a_burst_of_changes_is_one_group_at_a_time(server, tmp_path):
 
 
 def test_nothing_is_told_before_every_list_is_there(server, tmp_path):
-    server.deny("services", "list")
+    real = server.serve_list
+    allowed = threading.Event()
+
+    def serve(handler, plural, *more):
+        if plural == "services" and not allowed.is_set():
+            raise Refusal(503, "ServiceUnavailable", "starting")
+        real(handler, plural, *more)
+    server.serve_list = serve
     with discover(tmp_path, server.url, "endpoints") as probe:
         probe.wait(lambda: probe.problem, "the problem")
-        assert "cannot list services" in probe.problem and 'resources ["services"]' in probe.problem
+        assert probe.problem == f"cannot list services at {server.url}: 503 ServiceUnavailable: starting"
         assert probe.groups == {} and len(probe.told("ready")) == 1, "it has failed once: nobody is to wait"
-        server.allow()
-        probe.wait(lambda: "endpoints/shop/web" in probe.groups, "the targets", 200)
+        allowed.set()
+        probe.wait(lambda: "endpoints/shop/web" in probe.groups, "the targets", 60)
         assert probe.problem == "" and len(probe.told("ready")) == 1
         assert all(t[META + "service_name"] == "web" for t in probe.groups["endpoints/shop/web"])
 
@@ -114,16 +122,19 @@ def test_namespaces_are_watched_one_by_one(server, tmp_path):
         assert probe.look()["lists"] == 6
 
 
-def test_the_own_namespace_is_that_of_the_service_account(server, tmp_path):
-    config = tmp_path / "config"
-    config.write_text(f"current-context: c\ncontexts: [{{name: c, context: {{cluster: k, namespace: shop}}}}]\n"
-                      f"clusters: [{{name: k, cluster: {{server: '{server.url}'}}}}]\n")
-    with discover(tmp_path, None, "pod", f"kubeconfig_file: {config}", "namespaces: {own_namespace: true, names: [ml]}") as probe:
+def test_in_a_cluster_the_own_namespace_is_that_of_the_service_account(tmp_path):
+    certificate = make_certificate(tmp_path)
+    server = ApiServer(certificate=certificate, token="first")
+    server.load(CLUSTER)
+    env = account(tmp_path, server, namespace="shop", ca=certificate[0])
+    root = ["--root", tmp_path]
+    with discover(tmp_path, None, "pod", "namespaces: {own_namespace: true, names: [ml]}", env=env, arguments=root) as probe:
         probe.wait_ready()
         assert {s.split("/")[1] for s in probe.groups} == {"ml", "shop"}
-    probe = discover(tmp_path, server.url, "pod", "namespaces: {own_namespace: true}")
-    assert probe.refusal() == ("own_namespace: not known here, it is that of a pod's service account or of a kubeconfig's "
-                               "context")
+    (tmp_path / "var/run/secrets/kubernetes.io/serviceaccount/namespace").write_text("")
+    assert discover(tmp_path, None, "pod", "namespaces: {own_namespace: true}", env=env, arguments=root).refusal() == (
+        "own_namespace: the namespace of the pod's service account cannot be read")
+    server.stop()
 
 
 @pytest.mark.parametrize("role, groups", [
@@ -173,10 +184,8 @@ def test_a_pod_that_comes_late_is_joined(server, tmp_path):
 def test_what_is_kept_of_a_large_cluster_is_small(tmp_path):
     pods, nodes = 20000, 5000
     server = ApiServer()
-    server.fill({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{i:05}", "labels": {"zone": "a", "pool": "p"}},
-                 "status": {"images": [{"names": [f"registry.example.org/image-{k}"]} for k in range(20)]}} for i in range(nodes))
-    server.fill({**pod(f"workload-{i % 400}-{i:06}", f"team-{i % 40}", f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}", f"node-{i % nodes:05}",
-                       app=f"w{i % 400}", version="1", tier="backend")} for i in range(pods))
+    server.fill("nodes", ({"metadata": {"name": f"node-{i:05}", "labels": {"zone": "a", "pool": "p"}}} for i in range(nodes)))
+    server.fill("pods", crowd(pods, nodes), crowd_template(0))
     measured = {}
     for name, more in (("pod", ()), ("pod with nodes", ("attach_metadata: {node: true}",))):
         with discover(tmp_path, server.url, "pod", *more, arguments=["--quiet"]) as probe:

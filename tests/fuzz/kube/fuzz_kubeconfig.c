@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct kube_access a = {.arena = ARENA_INIT(LIMIT_KUBE_ACCESS_BYTES)};
     struct error err = ERROR_INIT;
-    int r = kube_access_parse_kubeconfig(&a, (struct sv){(const char *)data, size}, "/d/config", &err);
+    int r =
+        kube_access_parse_kubeconfig(&a, (struct sv){(const char *)data, size}, "/d/config", &err);
     assert(r == 0 || r == -EINVAL || r == -EFBIG);
     if (r == 0)
         assert(a.server && *a.server);

@@ -57,15 +57,19 @@ static void expect(struct kube_store *s, const char *text)
 }
 
 static const char web_pod[] =
-    "{'metadata':{'uid':'u1','labels':{'app.kubernetes.io/name':'web','app-x':'1','app.x':'2','none':''},"
+    "{'metadata':{'uid':'u1','labels':{'app.kubernetes.io/"
+    "name':'web','app-x':'1','app.x':'2','none':''},"
     "'annotations':{'a/b':'c'},'ownerReferences':[{'kind':'No','name':'no'},"
     "{'kind':'ReplicaSet','name':'web-1','controller':true}]},"
-    "'spec':{'nodeName':'n1','initContainers':[{'name':'init','image':'i:0','ports':[{'containerPort':7}]}],"
-    "'containers':[{'name':'web','image':'i:1','ports':[{'name':'http','containerPort':80,'protocol':'TCP'},"
+    "'spec':{'nodeName':'n1','initContainers':[{'name':'init','image':'i:0','ports':[{'"
+    "containerPort':7}]}],"
+    "'containers':[{'name':'web','image':'i:1','ports':[{'name':'http','containerPort':80,'"
+    "protocol':'TCP'},"
     "{'containerPort':53,'protocol':'UDP'}]},{'name':'side','image':'i:2'}]},"
     "'status':{'phase':'Running','podIP':'10.0.0.5','hostIP':'10.9.9.9','conditions':"
     "[{'type':'Initialized','status':'False'},{'type':'Ready','status':'True'}],"
-    "'containerStatuses':[{'name':'side','containerID':'c://2'},{'name':'web','containerID':'c://1'}],"
+    "'containerStatuses':[{'name':'side','containerID':'c://2'},{'name':'web','containerID':'c://"
+    "1'}],"
     "'initContainerStatuses':[{'name':'init','containerID':'c://0'}]}}";
 
 // JSON with ' for ".
@@ -81,9 +85,10 @@ static const char *json(const char *text)
     return out;
 }
 
-#define POD_META                                                                                   \
-    "pod_annotation_a_b=c pod_annotationpresent_a_b=true "
-#define POD_OWNER "pod_controller_kind=ReplicaSet pod_controller_name=web-1 pod_host_ip=10.9.9.9 pod_ip=10.0.0.5 "
+#define POD_META "pod_annotation_a_b=c pod_annotationpresent_a_b=true "
+#define POD_OWNER                                                                                  \
+    "pod_controller_kind=ReplicaSet pod_controller_name=web-1 pod_host_ip=10.9.9.9 "               \
+    "pod_ip=10.0.0.5 "
 #define POD_LABELS                                                                                 \
     "pod_label_app_kubernetes_io_name=web pod_label_app_x=1 "                                      \
     "pod_labelpresent_app_kubernetes_io_name=true pod_labelpresent_app_x=true "                    \
@@ -95,22 +100,21 @@ static void a_pod_is_a_target_for_each_port(void **state)
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_POD, false, NULL);
     put(&s, KUBE_KIND_POD, "ns/p", json(web_pod));
-    expect(&s,
-           "pod/ns/p\n"
-           "__address__=10.0.0.5:80 namespace=ns " POD_META
-           "pod_container_id=c://1 pod_container_image=i:1 pod_container_init=false "
-           "pod_container_name=web pod_container_port_name=http pod_container_port_number=80 "
-           "pod_container_port_protocol=TCP " POD_OWNER POD_LABELS "\n"
-           "__address__=10.0.0.5:53 namespace=ns " POD_META
-           "pod_container_id=c://1 pod_container_image=i:1 pod_container_init=false "
-           "pod_container_name=web pod_container_port_number=53 "
-           "pod_container_port_protocol=UDP " POD_OWNER POD_LABELS "\n"
-           "__address__=10.0.0.5 namespace=ns " POD_META
-           "pod_container_id=c://2 pod_container_image=i:2 pod_container_init=false "
-           "pod_container_name=side " POD_OWNER POD_LABELS "\n"
-           "__address__=10.0.0.5:7 namespace=ns " POD_META
-           "pod_container_id=c://0 pod_container_image=i:0 pod_container_init=true "
-           "pod_container_name=init pod_container_port_number=7 " POD_OWNER POD_LABELS "\n");
+    expect(&s, "pod/ns/p\n"
+               "__address__=10.0.0.5:80 namespace=ns " POD_META
+               "pod_container_id=c://1 pod_container_image=i:1 pod_container_init=false "
+               "pod_container_name=web pod_container_port_name=http pod_container_port_number=80 "
+               "pod_container_port_protocol=TCP " POD_OWNER POD_LABELS "\n"
+               "__address__=10.0.0.5:53 namespace=ns " POD_META
+               "pod_container_id=c://1 pod_container_image=i:1 pod_container_init=false "
+               "pod_container_name=web pod_container_port_number=53 "
+               "pod_container_port_protocol=UDP " POD_OWNER POD_LABELS "\n"
+               "__address__=10.0.0.5 namespace=ns " POD_META
+               "pod_container_id=c://2 pod_container_image=i:2 pod_container_init=false "
+               "pod_container_name=side " POD_OWNER POD_LABELS "\n"
+               "__address__=10.0.0.5:7 namespace=ns " POD_META
+               "pod_container_id=c://0 pod_container_image=i:0 pod_container_init=true "
+               "pod_container_name=init pod_container_port_number=7 " POD_OWNER POD_LABELS "\n");
     assert_int_equal(s.record_bytes, 0); // nothing is joined, nothing is kept
     kube_store_deinit(&s);
 }
@@ -119,14 +123,15 @@ static void a_pod_without_an_address_is_no_target(void **state)
 {
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_POD, false, NULL);
-    const char *pending =
-        "{'spec':{'containers':[{'name':'c'}]},'status':{'phase':'Pending'}}";
+    const char *pending = "{'spec':{'containers':[{'name':'c'}]},'status':{'phase':'Pending'}}";
     put(&s, KUBE_KIND_POD, "ns/p", json(pending));
     expect(&s, "");
     put(&s, KUBE_KIND_POD, "ns/p",
-        json("{'spec':{'containers':[{'name':'c'}]},'status':{'phase':'Running','podIP':'fd00::1'}}"));
-    expect(&s, "pod/ns/p\n__address__=fd00::1 namespace=ns pod_container_init=false "
-               "pod_container_name=c pod_ip=fd00::1 pod_name=p pod_phase=Running pod_ready=unknown\n");
+        json("{'spec':{'containers':[{'name':'c'}]},'status':{'phase':'Running','podIP':'fd00::1'}"
+             "}"));
+    expect(&s,
+           "pod/ns/p\n__address__=fd00::1 namespace=ns pod_container_init=false "
+           "pod_container_name=c pod_ip=fd00::1 pod_name=p pod_phase=Running pod_ready=unknown\n");
     put(&s, KUBE_KIND_POD, "ns/p", json(pending));
     expect(&s, "pod/ns/p gone\n");
     put(&s, KUBE_KIND_POD, "ns/p",
@@ -140,10 +145,12 @@ static void a_pod_without_an_address_is_no_target(void **state)
     kube_store_deinit(&s);
 }
 
-static const char node_1[] =
-    "{'metadata':{'labels':{'zone':'z'},'annotations':{'k':'v'}},'spec':{'providerID':'aws:///i-1'},"
-    "'status':{'addresses':[{'type':'Hostname','address':'h'},{'type':'InternalIP','address':'10.9.9.9'},"
-    "{'type':'InternalIP','address':'fd00::9'}],'daemonEndpoints':{'kubeletEndpoint':{'Port':10250}}}}";
+static const char node_1[] = "{'metadata':{'labels':{'zone':'z'},'annotations':{'k':'v'}},'spec':{'"
+                             "providerID':'aws:///i-1'},"
+                             "'status':{'addresses':[{'type':'Hostname','address':'h'},{'type':'"
+                             "InternalIP','address':'10.9.9.9'},"
+                             "{'type':'InternalIP','address':'fd00::9'}],'daemonEndpoints':{'"
+                             "kubeletEndpoint':{'Port':10250}}}}";
 
 static void a_node_is_its_kubelet(void **state)
 {
@@ -169,7 +176,8 @@ static void the_address_of_a_node_is_the_first_of_the_type_liked_best(void **sta
         char text[1024];
         kube_store_init(&s, KUBE_KIND_NODE, false, NULL);
         snprintf(text, sizeof(text),
-                 "{'status':{'addresses':[{'type':'Other','address':'o'},{'type':'%s','address':'worse'},"
+                 "{'status':{'addresses':[{'type':'Other','address':'o'},{'type':'%s','address':'"
+                 "worse'},"
                  "{'type':'%s','address':'best'},{'type':'%s','address':'second'}]}}",
                  types[5], types[i], types[i]);
         put(&s, KUBE_KIND_NODE, "n", json(text));
@@ -183,7 +191,8 @@ static void the_address_of_a_node_is_the_first_of_the_type_liked_best(void **sta
 static void attached_nodes_are_joined_whenever_they_come(void **state)
 {
     struct kube_store s;
-    const char *pod = "{'spec':{'nodeName':'n1','containers':[{'name':'c'}]},'status':{'podIP':'1.2.3.4'}}";
+    const char *pod =
+        "{'spec':{'nodeName':'n1','containers':[{'name':'c'}]},'status':{'podIP':'1.2.3.4'}}";
     kube_store_init(&s, KUBE_KIND_POD, true, NULL);
     put(&s, KUBE_KIND_POD, "ns/p", json(pod));
 #define BARE                                                                                       \
@@ -207,7 +216,8 @@ static void a_service_is_a_target_for_each_port(void **state)
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_SERVICE, false, NULL);
     put(&s, KUBE_KIND_SERVICE, "ns/a",
-        json("{'metadata':{'labels':{'l':'1'}},'spec':{'type':'LoadBalancer','clusterIP':'172.20.0.1',"
+        json("{'metadata':{'labels':{'l':'1'}},'spec':{'type':'LoadBalancer','clusterIP':'172.20.0."
+             "1',"
              "'loadBalancerIP':'9.9.9.9','ports':[{'name':'http','port':80,'protocol':'TCP'},"
              "{'port':53,'protocol':'UDP'}]}}"));
     put(&s, KUBE_KIND_SERVICE, "ns/b",
@@ -235,22 +245,23 @@ static void an_ingress_is_a_target_for_each_path(void **state)
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_INGRESS, false, NULL);
     put(&s, KUBE_KIND_INGRESS, "ns/i",
-        json("{'spec':{'ingressClassName':'nginx','tls':[{'hosts':['*.a.org']},{'hosts':['b.org','*']}],"
+        json("{'spec':{'ingressClassName':'nginx','tls':[{'hosts':['*.a.org']},{'hosts':['b.org','*"
+             "']}],"
              "'rules':[{'host':'x.a.org','http':{'paths':[{'path':'/p'},{}]}},{'host':'x.y.a.org'},"
              "{'host':'b.org','http':{'paths':[]}},{'host':'b.org'},{'host':'local'}]}}"));
 #define ING(host, path, scheme)                                                                    \
     "__address__=" host " ingress_class_name=nginx ingress_host=" host                             \
     " ingress_name=i ingress_path=" path " ingress_scheme=" scheme " namespace=ns\n"
-    expect(&s, "ingress/ns/i\n" ING("x.a.org", "/p", "https") ING("x.a.org", "/", "https")
-                   ING("x.y.a.org", "/", "http") ING("b.org", "/", "https")
-                       ING("local", "/", "https"));
+    expect(&s, "ingress/ns/i\n" ING("x.a.org", "/p", "https") ING("x.a.org", "/", "https") ING(
+                   "x.y.a.org", "/", "http") ING("b.org", "/", "https") ING("local", "/", "https"));
     kube_store_deinit(&s);
 }
 
-static const char plain_pod[] =
-    "{'spec':{'nodeName':'n1','containers':[{'name':'c','image':'i','ports':[{'name':'m','containerPort':80,"
-    "'protocol':'TCP'},{'name':'o','containerPort':81,'protocol':'TCP'}]}]},'status':{'podIP':'10.0.0.5',"
-    "'phase':'Running'}}";
+static const char plain_pod[] = "{'spec':{'nodeName':'n1','containers':[{'name':'c','image':'i','"
+                                "ports':[{'name':'m','containerPort':80,"
+                                "'protocol':'TCP'},{'name':'o','containerPort':81,'protocol':'TCP'}"
+                                "]}]},'status':{'podIP':'10.0.0.5',"
+                                "'phase':'Running'}}";
 
 #define PLAIN "pod_ip=10.0.0.5 pod_name=p pod_node_name=n1 pod_phase=Running pod_ready=unknown"
 #define PLAIN_PORT(name, number, protocol)                                                         \
@@ -263,21 +274,26 @@ static void endpoints_are_joined_with_service_and_pods(void **state)
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_ENDPOINTS, false, NULL);
     put(&s, KUBE_KIND_ENDPOINTS, "ns/e",
-        json("{'metadata':{'labels':{'l':'1'}},'subsets':[{'addresses':[{'ip':'10.0.0.5','nodeName':'n1',"
+        json("{'metadata':{'labels':{'l':'1'}},'subsets':[{'addresses':[{'ip':'10.0.0.5','nodeName'"
+             ":'n1',"
              "'targetRef':{'kind':'Pod','namespace':'ns','name':'p'}}],'notReadyAddresses':"
-             "[{'ip':'10.0.0.6','hostname':'six'}],'ports':[{'name':'m','port':80,'protocol':'SCTP'}]}]}"));
+             "[{'ip':'10.0.0.6','hostname':'six'}],'ports':[{'name':'m','port':80,'protocol':'SCTP'"
+             "}]}]}"));
 #define EP "endpoints_label_l=1 endpoints_labelpresent_l=true endpoints_name=e namespace=ns"
 #define FIRST                                                                                      \
     "__address__=10.0.0.5:80 endpoint_address_target_kind=Pod endpoint_address_target_name=p "     \
-    "endpoint_node_name=n1 endpoint_port_name=m endpoint_port_protocol=SCTP endpoint_ready=true " EP
+    "endpoint_node_name=n1 endpoint_port_name=m endpoint_port_protocol=SCTP "                      \
+    "endpoint_ready=true " EP
 #define SECOND                                                                                     \
     "__address__=10.0.0.6:80 endpoint_hostname=six endpoint_port_name=m "                          \
     "endpoint_port_protocol=SCTP endpoint_ready=false " EP
     expect(&s, "endpoints/ns/e\n" FIRST "\n" SECOND "\n");
     put(&s, KUBE_KIND_POD, "ns/p", json(plain_pod));
     put(&s, KUBE_KIND_POD, "ns/other", json(plain_pod));
-    expect(&s, "endpoints/ns/e\n" FIRST " " PLAIN_PORT("m", "80", "SCTP") "\n" SECOND "\n"
-               "__address__=10.0.0.5:81 " EP " " PLAIN_PORT("o", "81", "TCP") "\n");
+    expect(&s, "endpoints/ns/e\n" FIRST
+               " " PLAIN_PORT("m", "80", "SCTP") "\n" SECOND "\n"
+                                                 "__address__=10.0.0.5:81 " EP
+                                                 " " PLAIN_PORT("o", "81", "TCP") "\n");
     put(&s, KUBE_KIND_SERVICE, "ns/e", json("{'metadata':{'annotations':{'x':'y'}}}"));
     kube_store_remove(&s, KUBE_KIND_POD, SV("ns/p"));
 #define SVC " service_annotation_x=y service_annotationpresent_x=true service_name=e"
@@ -297,15 +313,19 @@ static void slices_are_joined_by_the_label_of_their_service(void **state)
     put(&s, KUBE_KIND_SERVICE, "ns/svc", json("{}"));
     put(&s, KUBE_KIND_NODE, "n1", json("{'metadata':{'labels':{'z':'1'}}}"));
     put(&s, KUBE_KIND_ENDPOINTSLICE, "ns/s",
-        json("{'metadata':{'labels':{'kubernetes.io/service-name':'svc'}},'addressType':'IPv4','ports':"
-             "[{'name':'m','port':80,'protocol':'SCTP','appProtocol':'http'},{'port':null}],'endpoints':"
+        json("{'metadata':{'labels':{'kubernetes.io/"
+             "service-name':'svc'}},'addressType':'IPv4','ports':"
+             "[{'name':'m','port':80,'protocol':'SCTP','appProtocol':'http'},{'port':null}],'"
+             "endpoints':"
              "[{'addresses':['10.0.0.5','10.0.0.7'],'conditions':{'ready':true,'serving':false,"
-             "'terminating':false},'hostname':'h','nodeName':'n1','zone':'z','targetRef':{'kind':'Pod',"
+             "'terminating':false},'hostname':'h','nodeName':'n1','zone':'z','targetRef':{'kind':'"
+             "Pod',"
              "'namespace':'ns','name':'p'},'deprecatedTopology':{'a/b':'c'}}]}"));
 #define SLICE(head, port, pod)                                                                     \
     "__address__=" head " endpointslice_address_target_kind=Pod "                                  \
     "endpointslice_address_target_name=p endpointslice_address_type=IPv4 "                         \
-    "endpointslice_endpoint_conditions_ready=true endpointslice_endpoint_conditions_serving=false "\
+    "endpointslice_endpoint_conditions_ready=true "                                                \
+    "endpointslice_endpoint_conditions_serving=false "                                             \
     "endpointslice_endpoint_conditions_terminating=false endpointslice_endpoint_hostname=h "       \
     "endpointslice_endpoint_node_name=n1 endpointslice_endpoint_topology_a_b=c "                   \
     "endpointslice_endpoint_topology_present_a_b=true endpointslice_endpoint_zone=z "              \
@@ -315,13 +335,15 @@ static void slices_are_joined_by_the_label_of_their_service(void **state)
 #define PORT_80                                                                                    \
     "endpointslice_port=80 endpointslice_port_app_protocol=http endpointslice_port_name=m "        \
     "endpointslice_port_protocol=SCTP "
-    expect(&s, "endpointslice/ns/s\n" SLICE("10.0.0.5:80", PORT_80, PLAIN_PORT("m", "80", "TCP"))
-                   SLICE("10.0.0.7:80", PORT_80, PLAIN_PORT("m", "80", "TCP"))
-                       SLICE("10.0.0.5", "", PLAIN) SLICE("10.0.0.7", "", PLAIN)
-               "__address__=10.0.0.5:81 endpointslice_address_type=IPv4 "
-               "endpointslice_label_kubernetes_io_service_name=svc "
-               "endpointslice_labelpresent_kubernetes_io_service_name=true endpointslice_name=s "
-               "namespace=ns " PLAIN_PORT("o", "81", "TCP") " service_name=svc\n");
+    expect(&s,
+           "endpointslice/ns/s\n" SLICE("10.0.0.5:80", PORT_80, PLAIN_PORT("m", "80", "TCP")) SLICE(
+               "10.0.0.7:80", PORT_80, PLAIN_PORT("m", "80", "TCP")) SLICE("10.0.0.5", "", PLAIN)
+               SLICE("10.0.0.7", "",
+                     PLAIN) "__address__=10.0.0.5:81 endpointslice_address_type=IPv4 "
+                            "endpointslice_label_kubernetes_io_service_name=svc "
+                            "endpointslice_labelpresent_kubernetes_io_service_name=true "
+                            "endpointslice_name=s "
+                            "namespace=ns " PLAIN_PORT("o", "81", "TCP") " service_name=svc\n");
     kube_store_deinit(&s);
 }
 
@@ -332,8 +354,10 @@ static void on_a_node_only_its_addresses_are_targets(void **state)
     put(&s, KUBE_KIND_POD, "ns/p",
         json("{'spec':{'nodeName':'n1'},'status':{'podIP':'10.0.0.5','phase':'Running'}}"));
     put(&s, KUBE_KIND_ENDPOINTS, "ns/e",
-        json("{'subsets':[{'addresses':[{'ip':'1.1.1.1','nodeName':'n1'},{'ip':'2.2.2.2','nodeName':'n2'},"
-             "{'ip':'3.3.3.3'},{'ip':'10.0.0.5','targetRef':{'kind':'Pod','namespace':'ns','name':'p'}},"
+        json("{'subsets':[{'addresses':[{'ip':'1.1.1.1','nodeName':'n1'},{'ip':'2.2.2.2','nodeName'"
+             ":'n2'},"
+             "{'ip':'3.3.3.3'},{'ip':'10.0.0.5','targetRef':{'kind':'Pod','namespace':'ns','name':'"
+             "p'}},"
              "{'ip':'4.4.4.4','targetRef':{'kind':'Pod','namespace':'ns','name':'q'}}],"
              "'ports':[{'port':1}]}]}"));
     expect(&s, "endpoints/ns/e\n"
@@ -386,16 +410,19 @@ static void values_of_another_type_are_absent(void **state)
     struct kube_store s;
     kube_store_init(&s, KUBE_KIND_POD, false, NULL);
     put(&s, KUBE_KIND_POD, "ns/p",
-        json("{'metadata':{'labels':['x'],'annotations':{'a':1},'ownerReferences':{}},'spec':{'nodeName':7,"
-             "'containers':[1,{'name':{},'ports':[{'containerPort':'80'},null]}]},'status':{'podIP':'1.1.1.1',"
+        json("{'metadata':{'labels':['x'],'annotations':{'a':1},'ownerReferences':{}},'spec':{'"
+             "nodeName':7,"
+             "'containers':[1,{'name':{},'ports':[{'containerPort':'80'},null]}]},'status':{'podIP'"
+             ":'1.1.1.1',"
              "'conditions':[{'type':'Ready'}]}}"));
-    expect(&s, "pod/ns/p\n"
-               "__address__=1.1.1.1 namespace=ns pod_container_init=false pod_ip=1.1.1.1 pod_name=p "
-               "pod_ready=unknown\n"
-               "__address__=1.1.1.1:0 namespace=ns pod_container_init=false "
-               "pod_container_port_number=0 pod_ip=1.1.1.1 pod_name=p pod_ready=unknown\n"
-               "__address__=1.1.1.1:0 namespace=ns pod_container_init=false "
-               "pod_container_port_number=0 pod_ip=1.1.1.1 pod_name=p pod_ready=unknown\n");
+    expect(&s,
+           "pod/ns/p\n"
+           "__address__=1.1.1.1 namespace=ns pod_container_init=false pod_ip=1.1.1.1 pod_name=p "
+           "pod_ready=unknown\n"
+           "__address__=1.1.1.1:0 namespace=ns pod_container_init=false "
+           "pod_container_port_number=0 pod_ip=1.1.1.1 pod_name=p pod_ready=unknown\n"
+           "__address__=1.1.1.1:0 namespace=ns pod_container_init=false "
+           "pod_container_port_number=0 pod_ip=1.1.1.1 pod_name=p pod_ready=unknown\n");
     kube_store_deinit(&s);
 }
 

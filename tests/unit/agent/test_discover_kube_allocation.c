@@ -18,11 +18,15 @@ static const struct {
     {KUBE_KIND_NODE, "n1", "{\"metadata\":{\"labels\":{\"z\":\"1\"}}}"},
     {KUBE_KIND_SERVICE, "ns/e", "{\"metadata\":{\"annotations\":{\"x\":\"y\"}}}"},
     {KUBE_KIND_POD, "ns/p",
-     "{\"metadata\":{\"labels\":{\"a\":\"b\"}},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":"
-     "\"c\",\"ports\":[{\"containerPort\":80},{\"containerPort\":81}]}]},\"status\":{\"podIP\":\"1.1.1.1\"}}"},
+     "{\"metadata\":{\"labels\":{\"a\":\"b\"}},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{"
+     "\"name\":"
+     "\"c\",\"ports\":[{\"containerPort\":80},{\"containerPort\":81}]}]},\"status\":{\"podIP\":\"1."
+     "1.1.1\"}}"},
     {KUBE_KIND_ENDPOINTS, "ns/e",
-     "{\"subsets\":[{\"addresses\":[{\"ip\":\"1.1.1.1\",\"nodeName\":\"n1\",\"targetRef\":{\"kind\":\"Pod\","
-     "\"namespace\":\"ns\",\"name\":\"p\"}},{\"ip\":\"2.2.2.2\",\"nodeName\":\"n2\"}],\"ports\":[{\"port\":80},"
+     "{\"subsets\":[{\"addresses\":[{\"ip\":\"1.1.1.1\",\"nodeName\":\"n1\",\"targetRef\":{"
+     "\"kind\":\"Pod\","
+     "\"namespace\":\"ns\",\"name\":\"p\"}},{\"ip\":\"2.2.2.2\",\"nodeName\":\"n2\"}],\"ports\":[{"
+     "\"port\":80},"
      "{\"port\":90}]}]}"},
 };
 static struct json_document *documents[sizeof(objects) / sizeof(objects[0])];

@@ -12,10 +12,22 @@
 static const struct {
     const char *in, *out; // out NULL: refused
 } cases[] = {
-    {"", ""},           {"Zg==", "f"},       {"Zm8=", "fo"},    {"Zm9v", "foo"},
-    {"Zm9vYg==", "foob"}, {"Zm9vYmE=", "fooba"}, {"Zm9vYmFy", "foobar"}, {"++//", "\xfb\xef\xff"},
-    {"Zg=", NULL},      {"Zg", NULL},        {"Zg===", NULL},   {"Z===", NULL},
-    {"Zm9v\n", NULL},   {"Pz8_", NULL},      {"=Zm9", NULL},    {"Z=9v", NULL},
+    {"", ""},
+    {"Zg==", "f"},
+    {"Zm8=", "fo"},
+    {"Zm9v", "foo"},
+    {"Zm9vYg==", "foob"},
+    {"Zm9vYmE=", "fooba"},
+    {"Zm9vYmFy", "foobar"},
+    {"++//", "\xfb\xef\xff"},
+    {"Zg=", NULL},
+    {"Zg", NULL},
+    {"Zg===", NULL},
+    {"Z===", NULL},
+    {"Zm9v\n", NULL},
+    {"Pz8_", NULL},
+    {"=Zm9", NULL},
+    {"Z=9v", NULL},
 };
 
 static void base64_is_read_strictly(void **state)

@@ -46,9 +46,11 @@ static const struct {
     enum kube_stream_kind kind;
     int result;
 } cases[] = {
-    {"{\"kind\":\"PodList\",\"metadata\":{\"continue\":\"x\"},\"items\":[{\"a\":1},{\"b\":[{}]}]}\n",
+    {"{\"kind\":\"PodList\",\"metadata\":{\"continue\":\"x\"},\"items\":[{\"a\":1},{\"b\":[{}]}]}"
+     "\n",
      "{\"a\":1}\n{\"b\":[{}]}\n",
-     "{\"kind\":\"PodList\",\"metadata\":{\"continue\":\"x\"},\"items\":[]}\n", KUBE_STREAM_LIST, 0},
+     "{\"kind\":\"PodList\",\"metadata\":{\"continue\":\"x\"},\"items\":[]}\n", KUBE_STREAM_LIST,
+     0},
     {"{\"items\" : [ {} , {} ] ,\"z\":1}", "{}\n{}\n", "{\"items\" : [] ,\"z\":1}",
      KUBE_STREAM_LIST, 0},
     {"{\"items\":[],\"kind\":\"L\"}", "", "{\"items\":[],\"kind\":\"L\"}", KUBE_STREAM_LIST, 0},
@@ -59,8 +61,8 @@ static const struct {
     {"{\"kind\":\"items\",\"x\":[{}]}", "", "{\"kind\":\"items\",\"x\":[{}]}", KUBE_STREAM_LIST, 0},
     {"{\"itemsets\":[{}]}", "", "{\"itemsets\":[{}]}", KUBE_STREAM_LIST, 0},
     // Brackets and quotes in strings.
-    {"{\"items\":[{\"a\":\"}]\\\"{\\\\\"},{\"b\":\"[\"}]}", "{\"a\":\"}]\\\"{\\\\\"}\n{\"b\":\"[\"}\n",
-     "{\"items\":[]}", KUBE_STREAM_LIST, 0},
+    {"{\"items\":[{\"a\":\"}]\\\"{\\\\\"},{\"b\":\"[\"}]}",
+     "{\"a\":\"}]\\\"{\\\\\"}\n{\"b\":\"[\"}\n", "{\"items\":[]}", KUBE_STREAM_LIST, 0},
     {"<html>", "", "", KUBE_STREAM_LIST, -EBADMSG},
     {"[{}]", "", "", KUBE_STREAM_LIST, -EBADMSG},
     {"\"text\"", "", "", KUBE_STREAM_LIST, -EBADMSG},
@@ -101,8 +103,8 @@ static void a_document_cut_short_is_not_complete(void **state)
         struct found f;
         struct buf rest;
         bool complete;
-        assert_int_equal(feed(KUBE_STREAM_LIST, sv_sub(text, 0, length), length, &f, &rest, &complete),
-                         0);
+        assert_int_equal(
+            feed(KUBE_STREAM_LIST, sv_sub(text, 0, length), length, &f, &rest, &complete), 0);
         assert_int_equal(complete, length == text.len);
         buf_deinit(&f.text);
         buf_deinit(&rest);
