@@ -32,8 +32,9 @@
 #define FORBIDDEN_FACTOR 4 // rules of access change seldom
 #define RETRY_AFTER_MOST_NS (60 * NS_PER_S)
 #define PAGE 500
-#define KEY_BYTES 512   // a namespace has 63 bytes at most, a name 253
-#define MANY_FAILURES 2 // a lost watch is begun anew without a word
+#define KEY_BYTES 512    // a namespace has 63 bytes at most, a name 253
+#define SILENT_WATCHES 2 // perhaps nothing happens, perhaps nothing comes through
+#define MANY_FAILURES 2  // a lost watch is begun anew without a word
 
 enum step {
     STEP_LIST,
@@ -69,6 +70,8 @@ struct kube_watch {
     unsigned lost;     // versions were, since a watch last worked
     uint64_t started_ns, heard_ns, silence_ns;
     uint64_t events_before; // the request under way
+    bool heard;             // a byte of its answer
+    unsigned silent;        // watches in a row that brought none
     struct status status;   // of the request under way, code 0: none
     int told_error;         // of a callback
     char problem[640];      // told, "" none
@@ -224,6 +227,8 @@ static int on_data(void *user, struct sv piece)
 {
     struct kube_watch *w = user;
     w->heard_ns = loop_now_ns(kube_api_loop(w->api));
+    w->heard = true;
+    w->silent = 0;
     int r = kube_stream_feed(&w->stream, piece);
     // Not JSON: perhaps the page of a proxy, whose status tells more.
     if (r < 0 && r != -EBADMSG)
@@ -431,8 +436,9 @@ static void list_done(struct kube_watch *w, const struct http_client_response *r
 
 static void watch_done(struct kube_watch *w, const struct http_client_response *response)
 {
-    bool lived = w->stats.events > w->events_before ||
-                 loop_now_ns(kube_api_loop(w->api)) - w->started_ns > NS_PER_S;
+    uint64_t age_ns = loop_now_ns(kube_api_loop(w->api)) - w->started_ns;
+    bool lived =
+        w->stats.events > w->events_before || (age_ns > NS_PER_S && response->status == 200);
     bool ended =
         response->result == 0 && response->status == 200 && !w->status.code && !w->stream.broken;
     w->stats.objects = w->known.count;
@@ -473,7 +479,7 @@ static void on_alive(void *user)
     uint64_t now_ns = loop_now_ns(kube_api_loop(w->api));
     uint64_t quiet_ns = now_ns - w->heard_ns;
     if (quiet_ns < w->silence_ns) {
-        if (w->step == STEP_WATCH)
+        if (w->step == STEP_WATCH && w->heard)
             succeed(w);
         loop_timer_set(w->alive, w->silence_ns - quiet_ns, 0);
         return;
@@ -482,6 +488,9 @@ static void on_alive(void *user)
     w->call = NULL;
     w->stats.failures++;
     if (w->step == STEP_WATCH) {
+        w->silent++;
+        if (w->silent % SILENT_WATCHES == 0)
+            start_list(w, false); // which has to be answered
         loop_timer_set(w->timer, 0, 0);
         return;
     }
@@ -582,6 +591,7 @@ static void next_request(void *user)
     w->status = (struct status){0};
     w->told_error = 0;
     w->events_before = w->stats.events;
+    w->heard = false;
     w->started_ns = w->heard_ns = loop_now_ns(kube_api_loop(w->api));
     int r = start_request(w, &err);
     if (r < 0) {
