@@ -44,6 +44,14 @@
 #define LIMIT_GRPC_REQUEST_BYTES (64u << 10) // the kubelet's requests are empty or two names
 #define LIMIT_LABEL_VALUE_BYTES (64u << 10)  // longer label values are cut at a character boundary
 
+// Pod labels on the page: Kubernetes takes values of 63 bytes and keys of 317; pods have 5 to 20.
+#define LIMIT_POD_LABELS 64
+#define LIMIT_POD_LABELS_BYTES (8u << 10) // of a pod, names and values
+#define LIMIT_POD_LABEL_PATTERNS 64       // each may take LIMIT_REGEX_PROGRAM_BYTES
+#define LIMIT_POD_METADATA_PODS 4096      // a node runs 250 pods; without NODE_NAME it is a cluster
+#define LIMIT_POD_METADATA_BYTES (4u << 20) // of all of them: 1 KiB a pod
+#define LIMIT_POD_KEY_BYTES 640             // "namespace/name": 317 in Kubernetes
+
 // HPC job mapping: a file for each GPU and instance, a line for each job on it.
 #define LIMIT_HPC_FILES LIMIT_ENTITIES
 #define LIMIT_HPC_DIRECTORY_ENTRIES 16384 // looked at every second

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wiring. A page is published when a sample arrives; the tick publishes when none came for a
 // while, so that ages move, jobs change and values that are too old go. The first page with devices
-// waits up to HOLD_NS for the kubelet's first answer: a series that starts without its pod and then
-// gains it would be two series.
+// waits up to HOLD_NS for the kubelet's first answer and, where they are asked for, for the pods'
+// labels: a series that starts without its pod and then gains it would be two series.
 #include "exporter/app.h"
 
 #include <errno.h>
@@ -27,15 +27,28 @@
 #define KUBELET_MAX_AGE_NS (60 * NS_PER_S)
 #define KUBELET_GRACE_NS (30 * NS_PER_S)
 
-// True while the first device page is kept back for the kubelet.
+static bool kubelet_answered(const struct app *a)
+{
+    struct pod_resources_stats s = {0};
+    if (a->pods)
+        pod_resources_get_stats(a->pods, &s);
+    return !a->pods || s.last_ok_ns > 0 || (s.polls > 0 && s.last_result != 0);
+}
+
+static bool labels_settled(const struct app *a)
+{
+    struct pod_watch_stats s = {.settled = true};
+    if (a->pod_watch)
+        pod_watch_get_stats(a->pod_watch, &s);
+    return s.settled;
+}
+
+// True while the first device page is kept back for owners and their labels.
 static bool holding(struct app *a)
 {
     if (!a->held)
         return false;
-    struct pod_resources_stats s = {0};
-    if (a->pods)
-        pod_resources_get_stats(a->pods, &s);
-    bool answered = !a->pods || s.last_ok_ns > 0 || (s.polls > 0 && s.last_result != 0);
+    bool answered = kubelet_answered(a) && labels_settled(a);
     if (!answered && clock_mono_ns() - a->started_ns < HOLD_NS)
         return true;
     a->held = false;
@@ -146,6 +159,32 @@ static int start_kubelet(struct app *a, struct error *err)
     };
     int r = pod_resources_new(a->loop, &config, &a->pods);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+// --- pod labels ---
+
+static void on_labels_settled(void *user)
+{
+    struct app *a = user;
+    if (a->held)
+        app_publish_soon(a);
+}
+
+static int start_pod_watch(struct app *a, struct error *err)
+{
+    if (!exporter_wants_pod_metadata(a->options))
+        return 0;
+    int r = pod_metadata_new(a->options, &a->metadata);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    publisher_set_metadata(a->publisher, a->metadata);
+    const struct pod_watch_config config = {
+        .options = a->options,
+        .metadata = a->metadata,
+        .settled = on_labels_settled,
+        .user = a,
+    };
+    return pod_watch_new(a->loop, &config, &a->pod_watch, err);
 }
 
 // --- control requests ---
@@ -302,6 +341,8 @@ static int start(struct app *a, struct error *err)
     if (r == 0)
         r = start_kubelet(a, err);
     if (r == 0)
+        r = start_pod_watch(a, err);
+    if (r == 0)
         r = start_watching(a, err);
     return r;
 }
@@ -366,6 +407,7 @@ void app_free(struct app *a)
         return;
     source_process_free(a->source);
     pod_resources_free(a->pods);
+    pod_watch_free(a->pod_watch);
     admin_free(a->admin);
     http_server_free(a->server);
     file_watch_free(a->watch);
@@ -374,6 +416,7 @@ void app_free(struct app *a)
     for (size_t i = 0; i < APP_SIGNALS; i++)
         loop_signal_free(a->signals[i]);
     publisher_free(a->publisher);
+    pod_metadata_free(a->metadata);
     hpc_free(a->hpc);
     loop_free(a->loop);
     inventory_deinit(&a->inventory);

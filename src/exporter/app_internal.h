@@ -6,6 +6,7 @@
 
 #include "exporter/app.h"
 #include "exporter/hpc.h"
+#include "exporter/pod_watch.h"
 #include "exporter/inventory.h"
 #include "exporter/publish.h"
 #include "io/file_watch.h"
@@ -29,8 +30,10 @@ struct app {
 
     struct inventory inventory;
     struct source_process *source;
-    struct pod_resources *pods; // NULL without -k
-    struct hpc *hpc;            // NULL without a directory
+    struct pod_resources *pods;    // NULL without -k
+    struct pod_metadata *metadata; // NULL with pod_watch NULL
+    struct pod_watch *pod_watch;   // NULL unless something is asked for that the API server knows
+    struct hpc *hpc;               // NULL without a directory
     struct publisher *publisher;
     struct routes routes;
     struct http_server *server;
@@ -46,7 +49,7 @@ struct app {
     uint64_t started_ns, started_wall_ns;
     uint64_t published_ns;
     bool samples_published; // there has been a page with samples
-    bool held;              // first device page waits for the kubelet's first answer
+    bool held;              // first device page waits for the kubelet and the pods' labels
     uint64_t reloads, reload_failures, config_ok_wall_ns;
     bool config_ok;
     uint64_t reasons_layout; // inventory layout for which missing fields were logged last

@@ -25,6 +25,25 @@ static void fill_attribution(const struct app *a, struct render_self *out)
     out->attribution_rate_limited = s.rate_limited;
 }
 
+static void fill_metadata(const struct app *a, struct render_self *out)
+{
+    if (!a->pod_watch)
+        return;
+    struct pod_watch_stats w;
+    struct pod_metadata_stats m;
+    pod_watch_get_stats(a->pod_watch, &w);
+    pod_metadata_get_stats(a->metadata, &m);
+    out->metadata = (struct render_self_metadata){
+        .on = true,
+        .up = w.up,
+        .pods = m.pods,
+        .failures = w.failures,
+        .skipped = w.skipped + m.refused,
+        .same_name = m.same_name,
+        .over_budget = m.over_budget,
+    };
+}
+
 static void fill_helper(const struct app *a, struct render_self *out)
 {
     struct source_process_stats s;
@@ -79,6 +98,7 @@ void app_self(const struct app *a, struct render_self *out)
         out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
     fill_helper(a, out);
     fill_attribution(a, out);
+    fill_metadata(a, out);
     fill_http(a, out);
     if (out->process_metrics)
         process_stats_read(&out->process);
@@ -124,6 +144,18 @@ static void kubelet_condition(const struct app *a, struct ready_condition *c)
                 s.last_result == 0 ? SV("answering") : sv_from(s.last_error));
 }
 
+static void metadata_condition(const struct app *a, struct ready_condition *c)
+{
+    struct pod_watch_stats s;
+    pod_watch_get_stats(a->pod_watch, &s);
+    c->name = "pod labels";
+    c->ok = s.settled;
+    sv_copy(c->text, sizeof(c->text),
+            s.problem[0] ? sv_from(s.problem)
+            : s.up       ? SV("watching pods")
+                         : SV("no answer of the API server yet"));
+}
+
 size_t app_conditions(void *user, struct ready_condition *out)
 {
     const struct app *a = user;
@@ -132,6 +164,8 @@ size_t app_conditions(void *user, struct ready_condition *out)
     source_condition(a, &out[n++]);
     if (a->pods)
         kubelet_condition(a, &out[n++]);
+    if (a->pod_watch)
+        metadata_condition(a, &out[n++]);
     out[n] = (struct ready_condition){.name = "configuration", .ok = true};
     sv_copy(out[n].text, sizeof(out[n].text),
             a->config_ok ? SV("in force")

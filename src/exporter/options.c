@@ -4,10 +4,12 @@
 #include "exporter/options.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "io/http_syntax.h"
 
 #define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
@@ -136,24 +138,69 @@ bool exporter_remote_is_loopback(struct sv remote)
     return http_host_is_loopback(host);
 }
 
-// $NODE_NAME, else gethostname.
-static int read_hostname(struct exporter_options *o, char **environment, struct error *err)
+static int read_node_name(struct exporter_options *o, char **environment, struct error *err)
 {
-    if (o->flags.no_hostname)
-        return 0;
     struct sv name = {NULL, 0};
     for (; environment && *environment && !name.len; environment++) {
         if (strncmp(*environment, "NODE_NAME=", 10) == 0)
             name = sv_from(*environment + 10);
     }
-    if (name.len >= sizeof(o->hostname))
+    if (name.len >= sizeof(o->node_name))
         return error_set(err, -EINVAL, "NODE_NAME: '%.64s...' is longer than %zu bytes", name.ptr,
-                         sizeof(o->hostname) - 1);
-    sv_copy(o->hostname, sizeof(o->hostname), name);
-    if (!name.len && gethostname(o->hostname, sizeof(o->hostname) - 1) < 0)
+                         sizeof(o->node_name) - 1);
+    sv_copy(o->node_name, sizeof(o->node_name), name);
+    return 0;
+}
+
+// $NODE_NAME, else gethostname.
+static int read_hostname(struct exporter_options *o, struct error *err)
+{
+    if (o->flags.no_hostname)
+        return 0;
+    sv_copy(o->hostname, sizeof(o->hostname), sv_from(o->node_name));
+    if (!o->hostname[0] && gethostname(o->hostname, sizeof(o->hostname) - 1) < 0)
         return error_set(
             err, -EINVAL,
             "cannot read this machine's host name: set NODE_NAME, or use --no-hostname");
+    return 0;
+}
+
+// It becomes part of a field selector, whose syntax it must not change.
+static int check_node_name(const struct exporter_options *o, struct error *err)
+{
+    if (!exporter_wants_pod_metadata(o))
+        return 0;
+    for (const char *c = o->node_name; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+              *c == '-' || *c == '.' || *c == '_'))
+            return error_set(err, -EINVAL,
+                             "NODE_NAME: expected the name of a Kubernetes node, found '%.128s'",
+                             o->node_name);
+    return 0;
+}
+
+static int read_pod_label_patterns(struct exporter_options *o, struct error *err)
+{
+    static const char flag[] = "kubernetes-pod-label-allowlist-regex";
+    const struct option_list *list = &o->flags.pod_label_allowlist;
+    if (list->count > LIMIT_POD_LABEL_PATTERNS)
+        return error_set(err, -EINVAL, "--%s (%s): expected at most %d patterns, found %zu", flag,
+                         row_get(flag)->env, LIMIT_POD_LABEL_PATTERNS, list->count);
+    if (list->count == 0)
+        return 0;
+    o->pod_label_patterns = calloc(list->count, sizeof(struct regex *));
+    if (!o->pod_label_patterns)
+        return -ENOMEM;
+    for (size_t i = 0; i < list->count; i++) {
+        struct error inner = ERROR_INIT;
+        int r = regex_new(sv_from(list->items[i]), REGEX_SEARCH, &o->pod_label_patterns[i], &inner);
+        if (r == -ENOMEM)
+            return r;
+        if (r < 0)
+            return error_set(err, -EINVAL, "--%s (%s): '%.128s': %s", flag, row_get(flag)->env,
+                             list->items[i], r == -E2BIG ? "too large a pattern" : inner.text);
+        o->pod_label_pattern_count++;
+    }
     return 0;
 }
 
@@ -187,6 +234,13 @@ static int check_numbers(struct exporter_options *o, struct error *err)
     return 0;
 }
 
+// Nothing has an owner without --kubernetes, and so no pod.
+static bool is_about_pods(const struct option_row *row)
+{
+    return row->offset == offsetof(struct exporter_flags, pod_labels) ||
+           row->offset == offsetof(struct exporter_flags, pod_uid);
+}
+
 static void list_unavailable(struct exporter_options *o)
 {
     const struct option_table *table = &exporter_option_table;
@@ -194,7 +248,8 @@ static void list_unavailable(struct exporter_options *o)
         const struct option_row *row = &table->rows[i];
         bool remote = row->offset == offsetof(struct exporter_flags, remote_hostengine);
         bool asked = remote ? o->flags.remote_hostengine_given : !option_is_default(row, &o->flags);
-        if (row->inert && asked)
+        bool no_pods = !o->flags.kubernetes && is_about_pods(row);
+        if ((row->inert || no_pods) && asked)
             o->unavailable[o->unavailable_count++] = row->name;
     }
 }
@@ -211,7 +266,13 @@ static int check(struct exporter_options *o, char **environment, struct error *e
     if (r == 0)
         r = check_numbers(o, err);
     if (r == 0)
-        r = read_hostname(o, environment, err);
+        r = read_node_name(o, environment, err);
+    if (r == 0)
+        r = read_hostname(o, err);
+    if (r == 0)
+        r = check_node_name(o, err);
+    if (r == 0)
+        r = read_pod_label_patterns(o, err);
     return r;
 }
 
@@ -239,5 +300,8 @@ void exporter_options_deinit(struct exporter_options *o)
     selection_deinit(&o->gpus);
     selection_deinit(&o->switches);
     selection_deinit(&o->cpus);
+    for (size_t i = 0; i < o->pod_label_pattern_count; i++)
+        regex_free(o->pod_label_patterns[i]);
+    free(o->pod_label_patterns);
     *o = (struct exporter_options){0};
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/option.h"
+#include "codec/regex.h"
 #include "gpu/selection.h"
 
 enum hostname_label {
@@ -33,7 +34,7 @@ struct exporter_flags {
         *kubelet_socket, *hpc_job_mapping_dir, *dump_directory, *bind_poll_interval, *config_file,
         *container_runtime_socket;
     char *hostname_label, *shared_owner, *podgpu_families, *mig_board_fields, *nvml_library,
-        *admin_address, *source_path, *kmsg_path, *source;
+        *admin_address, *source_path, *kmsg_path, *source, *kubeconfig;
     struct option_list pod_label_allowlist, resource_names;
     int64_t collect_interval_ms, xid_window_ms, clock_window_ms, dump_retention_h,
         max_concurrent_scrapes, watch_max_keep_samples;
@@ -64,10 +65,13 @@ struct exporter_options {
     bool mig_board_once;        // --mig-board-fields=once
     enum log_format log_format;
     enum log_level log_level;
-    char hostname[256]; // label value: $NODE_NAME, else gethostname; empty: no label
+    char hostname[256];                // label value: $NODE_NAME, else gethostname; empty: no label
+    char node_name[256];               // $NODE_NAME; empty: not given
+    struct regex **pod_label_patterns; // --kubernetes-pod-label-allowlist-regex
+    size_t pod_label_pattern_count;
     // Names of accepted flags that ask for something this build does not do, for the log and
-    // feature_unavailable_info: rows marked inert whose value is not the default, and
-    // --remote-hostengine-info when given.
+    // feature_unavailable_info: rows marked inert whose value is not the default,
+    // --remote-hostengine-info when given, and flags about pods without --kubernetes.
     const char *unavailable[64];
     size_t unavailable_count;
     bool collect_interval_raised; // to COLLECT_INTERVAL_LEAST_MS; worth a warning
@@ -80,6 +84,12 @@ struct exporter_options {
 int must_use exporter_options_parse(int argc, char **argv, char **environment,
                                     struct exporter_options *out, struct error *err);
 void exporter_options_deinit(struct exporter_options *o);
+
+// Whether something of a pod is asked for that only the API server knows.
+static inline bool exporter_wants_pod_metadata(const struct exporter_options *o)
+{
+    return o->flags.kubernetes && (o->flags.pod_labels || o->flags.pod_uid);
+}
 
 // Whether a -r value (host:port, [v6]:port, tcp://..., unix://..., vsock://...) names this machine;
 // empty does.

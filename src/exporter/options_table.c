@@ -112,6 +112,19 @@ static const struct option_row rows[] = {
          "by commas."),
     SWITCH("kubernetes-virtual-gpus", NULL, "KUBERNETES_VIRTUAL_GPUS", virtual_gpus, KUBERNETES,
            "A copy of each sample for every pod on a shared GPU, with a vgpu label."),
+    SWITCH("kubernetes-enable-pod-labels", NULL, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+           pod_labels, KUBERNETES,
+           "The pods' own labels on samples, beside the pod. Needs -k, and leave to get, list and "
+           "watch pods at the API server."),
+    SWITCH("kubernetes-enable-pod-uid", NULL, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", pod_uid,
+           KUBERNETES, "A pod_uid label. Needs the same."),
+    LIST("kubernetes-pod-label-allowlist-regex",
+         "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", pod_label_allowlist, KUBERNETES,
+         "Which pod labels to take: those whose key, as Kubernetes has it, one of these regular "
+         "expressions (RE2) finds something in; all when empty. Separated by commas."),
+    TEXT("kubeconfig", NULL, "PODGPU_EXPORTER_KUBECONFIG", kubeconfig, "", KUBERNETES,
+         "A kubeconfig file that says how to reach the API server; the pod's service account when "
+         "empty."),
     TEXT("shared-owner", NULL, "PODGPU_EXPORTER_SHARED_OWNER", shared_owner, "none", KUBERNETES,
          "Owner labels on a GPU that several pods hold: none, or last (the last of them, as if it "
          "were alone)."),
@@ -153,13 +166,6 @@ static const struct option_row rows[] = {
      "A DCGM host engine. On this machine, or in Kubernetes, the driver is asked instead; "
      "elsewhere it is an error.",
      true},
-    INERT_SWITCH("kubernetes-enable-pod-labels", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
-                 pod_labels, NULL, "The pods' own labels on samples."),
-    INERT_SWITCH("kubernetes-enable-pod-uid", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", pod_uid,
-                 NULL, "A pod_uid label."),
-    {"kubernetes-pod-label-allowlist-regex", NULL,
-     "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", OPTION_LIST, AT(pod_label_allowlist),
-     UNMARKED, NULL, 0, 0, COMPATIBILITY, "Which pod labels to take.", true},
     INERT_SWITCH("kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", enable_dra, NULL,
                  "GPUs given out by dynamic resource allocation."),
     INERT_SWITCH("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", container_labels, NULL,

@@ -23,6 +23,12 @@ struct page_key {
     uint64_t layout, owners;
 };
 
+enum page_content {
+    PAGE_WHOLE,
+    PAGE_WITHOUT_POD_LABELS,
+    PAGE_WITHOUT_OWNERS,
+};
+
 struct publisher {
     const struct exporter_options *options;
     struct attribute_options attribution;
@@ -30,6 +36,8 @@ struct publisher {
     struct render *render;
     struct pod_devices *rows;
     bool rows_changed;
+    struct pod_metadata *metadata; // NULL: none
+    uint64_t metadata_version;     // owners were made with
     const struct hpc_jobs *jobs;
     bool jobs_changed;
     struct attribute_result holders;
@@ -38,9 +46,9 @@ struct publisher {
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;
-    struct page_key too_large; // the last one that was, if any
-    bool has_too_large;
-    uint64_t published_ns; // the current page was made then
+    struct page_key too_large;        // the last one that was, if any
+    enum page_content too_large_most; // the most that fitted instead
+    uint64_t published_ns;            // the current page was made then
     uint64_t shut_readers;
     size_t page_bytes; // of the last page: about what the next one needs
 };
@@ -103,6 +111,13 @@ void publisher_set_pods(struct publisher *p, struct pod_devices *rows)
     p->rows_changed = true;
 }
 
+void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata)
+{
+    p->metadata = metadata;
+    p->metadata_version = pod_metadata_version(metadata);
+    p->rows_changed = true;
+}
+
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs)
 {
     p->jobs = jobs;
@@ -159,9 +174,18 @@ static int work_out_jobs(struct publisher *p, const struct inventory *inv)
     return 0;
 }
 
+static bool metadata_changed(struct publisher *p)
+{
+    if (!p->metadata)
+        return false;
+    pod_metadata_prune(p->metadata, p->rows);
+    return pod_metadata_version(p->metadata) != p->metadata_version;
+}
+
 static int refresh_owners(struct publisher *p, const struct inventory *inv)
 {
-    if (!p->rows_changed && !p->jobs_changed && p->owners_layout == inv->layout)
+    bool relabelled = metadata_changed(p);
+    if (!p->rows_changed && !p->jobs_changed && !relabelled && p->owners_layout == inv->layout)
         return 0;
     int r = work_out_holders(p, inv);
     if (r == 0)
@@ -171,6 +195,8 @@ static int refresh_owners(struct publisher *p, const struct inventory *inv)
         return r; // tried again at the next tick
     p->rows_changed = false;
     p->jobs_changed = false;
+    if (p->metadata)
+        p->metadata_version = pod_metadata_version(p->metadata);
     p->owners_layout = inv->layout;
     return 0;
 }
@@ -231,22 +257,41 @@ static int make_page(struct publisher *p, const struct render_input *in, struct 
     return r;
 }
 
-// Names and copies without number can make a page too large to be made at all. Then it is made
-// without owners, rather than never again; what did not fit is not tried anew until it changes.
-static int make_page_that_fits(struct publisher *p, const struct exporter_config *config,
-                               struct render_input *in, struct render_self *self, struct page *out)
+// Takes away what the page is to do without.
+static void reduce(enum page_content content, struct render_input *in, struct render_owners *owners,
+                   struct render_self *self)
 {
-    const struct page_key key = {config->hash, in->inventory->layout, p->owners_version};
-    bool is_known = p->has_too_large && p->too_large.config == key.config &&
+    if (content >= PAGE_WITHOUT_POD_LABELS && owners->metadata) {
+        owners->metadata = NULL;
+        self->page_without_pod_labels = true;
+    }
+    if (content >= PAGE_WITHOUT_OWNERS) {
+        in->owners = NULL;
+        self->page_without_owners = true;
+    }
+}
+
+// Names, labels and copies without number can make a page too large to be made at all. Then it is
+// made with less, rather than never again; what did not fit is not tried anew until it changes.
+static int make_page_that_fits(struct publisher *p, struct render_input *in,
+                               struct render_owners *owners, struct render_self *self,
+                               struct page *out)
+{
+    const struct page_key key = {in->config->hash, in->inventory->layout, p->owners_version};
+    bool is_known = p->too_large_most != PAGE_WHOLE && p->too_large.config == key.config &&
                     p->too_large.layout == key.layout && p->too_large.owners == key.owners;
-    int r = is_known ? -EFBIG : make_page(p, in, out);
-    if (r != -EFBIG)
-        return r;
-    p->too_large = key;
-    p->has_too_large = true;
-    self->page_without_owners = true;
-    in->owners = NULL;
-    return make_page(p, in, out);
+    enum page_content content = is_known ? p->too_large_most : PAGE_WHOLE;
+    for (;; content++) {
+        if (content == PAGE_WITHOUT_POD_LABELS && !owners->metadata)
+            continue;
+        reduce(content, in, owners, self);
+        int r = make_page(p, in, out);
+        if (r != -EFBIG || content == PAGE_WITHOUT_OWNERS) {
+            p->too_large = key;
+            p->too_large_most = content;
+            return r;
+        }
+    }
 }
 
 int publisher_publish(struct publisher *p, const struct exporter_config *config,
@@ -260,15 +305,16 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
     self->attribution_rows = p->rows ? p->rows->count : 0;
     self->page_bytes = p->page_bytes;
     self->page_shut_readers = p->shut_readers;
-    const struct render_owners owners = {
+    struct render_owners owners = {
         .version = p->owners_version,
         .rows = p->rows,
         .holders = p->rows ? &p->holders : NULL,
+        .metadata = p->metadata,
         .jobs = p->entity_jobs,
     };
     struct render_input in = {config, inventory, &owners, self, now_ns};
     struct page page;
-    r = make_page_that_fits(p, config, &in, self, &page);
+    r = make_page_that_fits(p, &in, &owners, self, &page);
     if (r < 0)
         return r;
     retire_pages(p);

@@ -17,12 +17,16 @@ void publisher_free(struct publisher *p);
 bool publisher_wants(const struct publisher *p, struct sv resource, struct sv device_id);
 // The kubelet's map (referenced here) or NULL. Takes effect with the next publish.
 void publisher_set_pods(struct publisher *p, struct pod_devices *rows);
+// UIDs and labels of pods, borrowed for good; what changes in it is on the next page. Pods of it
+// that are deleted go with their last row of the map.
+void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata);
 // HPC jobs by (GPU, instance); borrowed until the next call.
 struct hpc_jobs;
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);
 
-// Renders and swaps. A page over its ceiling is made without owners, which it says itself
-// (self->page_without_owners). 0; -ENOMEM or -EFBIG: the page before stays.
+// Renders and swaps. A page over its ceiling is made without what pods are labelled with, and if
+// that is not enough without owners, which it says itself (self->page_without_pod_labels,
+// self->page_without_owners). 0; -ENOMEM or -EFBIG: the page before stays.
 int must_use publisher_publish(struct publisher *p, const struct exporter_config *config,
                                const struct inventory *inventory, struct render_self *self,
                                uint64_t now_ns);

@@ -30,7 +30,7 @@ void render_free(struct render *r)
     free(r);
 }
 
-_Static_assert(sizeof(struct render_key) == 15 * sizeof(uint64_t), "render_key has padding");
+_Static_assert(sizeof(struct render_key) == 16 * sizeof(uint64_t), "render_key has padding");
 
 static struct render_key key_of(const struct render_input *in)
 {
@@ -44,6 +44,7 @@ static struct render_key key_of(const struct render_input *in)
         .fields = in->inventory->fields,
         .pod_rows = owners ? owners->rows : NULL,
         .holders = owners ? owners->holders : NULL,
+        .metadata = owners ? owners->metadata : NULL,
         .jobs = owners ? owners->jobs : NULL,
         .config_hash = in->config->hash,
         .counter_count = in->config->counters.count,

@@ -10,6 +10,7 @@
 #include "exporter/attribute.h"
 #include "exporter/config.h"
 #include "exporter/inventory.h"
+#include "exporter/pod_metadata.h"
 #include "metrics/text.h"
 
 // Who holds what, as one immutable set with a version. Index i is inventory.entities[i].
@@ -17,6 +18,7 @@ struct render_owners {
     uint64_t version;                       // differs whenever anything below differs
     const struct pod_devices *rows;         // NULL: no kubelet map
     const struct attribute_result *holders; // NULL with rows NULL
+    const struct pod_metadata *metadata;    // UIDs and labels of their pods; NULL: none
     // HPC job names per entity (NULL: none); hpc_jobs[i].names is an array of count strings.
     const struct render_jobs {
         const char *const *names;
@@ -38,6 +40,12 @@ struct render_self {
     double attribution_age_s; // of the map in use; < 0: none
     uint64_t attribution_polls, attribution_failures, attribution_rate_limited;
     size_t attribution_unknown_ids, attribution_superseded_ids, attribution_rows;
+    struct render_self_metadata {
+        bool on; // pod labels or UIDs are asked for
+        bool up; // pods are listed and watched
+        size_t pods;
+        uint64_t failures, skipped, same_name, over_budget;
+    } metadata;
     bool config_ok; // last reload
     uint64_t config_last_ok_wall_ns;
     uint64_t config_reloads, config_failures;
@@ -49,7 +57,8 @@ struct render_self {
     } http;
     uint64_t page_bytes, page_shut_readers;
     bool page_without_owners; // with them it would be over its ceiling
-    bool process_metrics;     // --enable-exporter-metrics
+    bool page_without_pod_labels;
+    bool process_metrics; // --enable-exporter-metrics
     struct render_self_process {
         double cpu_seconds;
         uint64_t resident_bytes, virtual_bytes, open_fds, max_fds, start_wall_ns;
@@ -63,6 +72,9 @@ struct render_input {
     const struct render_self *self;
     uint64_t now_ns;
 };
+
+// Whether samples of GPUs have a label of that name of their own.
+bool render_label_is_built_in(const struct exporter_options *o, struct sv name);
 
 struct render;
 int must_use render_new(struct render **out);

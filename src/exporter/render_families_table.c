@@ -92,6 +92,21 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_ATTRIBUTION_ROWS] = {
         "podgpu_exporter_attribution_rows", TEXT_TYPE_GAUGE, "",
         "Device ids held by containers, as the kubelet lists them."},
+    [RENDER_POD_METADATA_UP] = {
+        "podgpu_exporter_pod_metadata_up", TEXT_TYPE_GAUGE, "",
+        "Whether pods are listed and watched at the API server (1) or not (0); while not, labels stay as they were."},
+    [RENDER_POD_METADATA_PODS] = {
+        "podgpu_exporter_pod_metadata_pods", TEXT_TYPE_GAUGE, "",
+        "Pods whose labels or UIDs are known."},
+    [RENDER_POD_METADATA_FAILURES] = {
+        "podgpu_exporter_pod_metadata_failures_total", TEXT_TYPE_COUNTER, "",
+        "How often the API server could not be asked for pods."},
+    [RENDER_POD_METADATA_SKIPPED] = {
+        "podgpu_exporter_pod_metadata_skipped_total", TEXT_TYPE_COUNTER, "",
+        "Pods that could not be read, or for which there was no room."},
+    [RENDER_POD_LABELS_DROPPED] = {
+        "podgpu_exporter_pod_labels_dropped", TEXT_TYPE_GAUGE, "reason",
+        "Labels left out of the pods known now: another label of the pod has the same name, or the pod has more than the ceiling."},
     [RENDER_CONFIG_RELOAD_SUCCESS] = {
         "podgpu_exporter_config_last_reload_success", TEXT_TYPE_GAUGE, "",
         "Whether the configuration was last read without an error (1); after one (0) the configuration before stays."},
@@ -134,6 +149,9 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_PAGE_WITHOUT_OWNERS] = {
         "podgpu_exporter_page_without_owners", TEXT_TYPE_GAUGE, "",
         "Whether owner labels are left out (1) because the page would be larger than 32 MiB with them."},
+    [RENDER_PAGE_WITHOUT_POD_LABELS] = {
+        "podgpu_exporter_page_without_pod_labels", TEXT_TYPE_GAUGE, "",
+        "Whether the page would be too large with the labels and UIDs of pods (1), which it is without then."},
     [RENDER_PROCESS_CPU] = {
         "process_cpu_seconds_total", TEXT_TYPE_COUNTER, "",
         "Processor time used by the exporter, in seconds."},

@@ -56,7 +56,7 @@ enum render_code {
 // compares.
 struct render_key {
     const void *config, *options, *counters, *inventory, *entities, *fields, *pod_rows, *holders,
-        *jobs;
+        *metadata, *jobs;
     uint64_t config_hash, counter_count, entity_count, field_count, layout, owners_version;
 };
 
@@ -90,6 +90,11 @@ enum render_family_id {
     RENDER_ATTRIBUTION_UNKNOWN_IDS,
     RENDER_ATTRIBUTION_SUPERSEDED_IDS,
     RENDER_ATTRIBUTION_ROWS,
+    RENDER_POD_METADATA_UP,
+    RENDER_POD_METADATA_PODS,
+    RENDER_POD_METADATA_FAILURES,
+    RENDER_POD_METADATA_SKIPPED,
+    RENDER_POD_LABELS_DROPPED,
     RENDER_CONFIG_RELOAD_SUCCESS,
     RENDER_CONFIG_RELOAD_TIMESTAMP,
     RENDER_CONFIG_RELOADS,
@@ -104,6 +109,7 @@ enum render_family_id {
     RENDER_PAGE_BYTES,
     RENDER_PAGE_READERS_CUT,
     RENDER_PAGE_WITHOUT_OWNERS,
+    RENDER_PAGE_WITHOUT_POD_LABELS,
     RENDER_PROCESS_CPU,
     RENDER_PROCESS_START,
     RENDER_PROCESS_RESIDENT,
@@ -122,7 +128,7 @@ struct render_family {
 
 extern const struct render_family render_families[RENDER_FAMILY_COUNT];
 
-#define RENDER_SELF_LINES_MAX 48
+#define RENDER_SELF_LINES_MAX 64
 
 // What is kept of one format. Spans point into text.
 struct render_layout {
@@ -166,6 +172,7 @@ struct render {
 struct render_owner {
     const char *namespace_name, *pod, *container;
     struct sv vgpu;
+    const struct pod_metadata_entry *metadata; // NULL: nothing is known of the pod
 };
 struct render_label_row {
     char name[192]; // as exposed

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of device samples, in dcgm-exporter's order: the built-in ones, then configured labels by
-// name, then attributes (owner, job) by name. A configured label that would repeat a built-in name
-// or an attribute is exposed as label_<name>, as the Prometheus relabelling of Kubernetes metadata
-// names such things.
+// Labels of device samples, in dcgm-exporter's order: the built-in ones, then configured labels and
+// those of the owner's pod by name, then attributes (owner, job) by name. A configured or pod label
+// that would repeat a built-in name or an attribute is exposed as label_<name>, as the Prometheus
+// relabelling of Kubernetes metadata names such things.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -25,6 +25,26 @@ static bool is_reserved(const char *name)
     for (size_t i = 0; i < ARRAY_SIZE(reserved_names); i++)
         if (strcmp(name, reserved_names[i]) == 0)
             return true;
+    return false;
+}
+
+// Names that only one spelling has: those of the other one are free.
+static bool is_free(const struct exporter_options *o, struct sv name)
+{
+    static const char *const old_names[] = {"uuid", "pod_name", "pod_namespace", "container_name"};
+    static const char *const new_names[] = {"UUID", "pod", "namespace", "container"};
+    const char *const *others = o->flags.use_old_namespace ? new_names : old_names;
+    for (size_t i = 0; i < ARRAY_SIZE(old_names); i++)
+        if (sv_equals(name, sv_from(others[i])))
+            return true;
+    return false;
+}
+
+bool render_label_is_built_in(const struct exporter_options *o, struct sv name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(reserved_names); i++)
+        if (sv_equals(name, sv_from(reserved_names[i])))
+            return !is_free(o, name);
     return false;
 }
 
@@ -139,13 +159,41 @@ static void add_built_in(const struct render_input *in, const struct inventory_e
     add_hostname(in, out);
 }
 
+// Labels of a pod that are still to come.
+struct pod_labels {
+    const char *at; // name, then value
+    uint32_t left;
+};
+
+static struct pod_labels pod_labels_of(const struct render_owner *owner)
+{
+    const struct pod_metadata_entry *e = owner->metadata;
+    return e ? (struct pod_labels){e->text + strlen(e->text) + 1, e->label_count}
+             : (struct pod_labels){0};
+}
+
+// Those whose names come before that one; all when NULL. One of that name is passed over.
+static void add_pod_labels(struct pod_labels *labels, const char *before, struct buf *out)
+{
+    for (; labels->left > 0; labels->left--) {
+        int order = before ? strcmp(labels->at, before) : -1;
+        if (order > 0)
+            return;
+        const char *value = labels->at + strlen(labels->at) + 1;
+        if (order < 0)
+            text_add_label(out, labels->at, sv_from(value));
+        labels->at = value + strlen(value) + 1;
+    }
+}
+
 static void add_configured(const struct render_labels *l, const struct inventory_entity *entity,
-                           struct buf *out)
+                           struct pod_labels *pod_labels, struct buf *out)
 {
     for (size_t i = 0; i < l->row_count; i++) {
         const struct render_label_row *row = &l->rows[i];
         if (i > 0 && strcmp(row->name, l->rows[i - 1].name) == 0)
             continue;
+        add_pod_labels(pod_labels, row->name, out);
         const struct inventory_value *v =
             inventory_find_label(l->in->inventory, entity, row->field);
         if (!v || render_value_code(v) == RENDER_CODE_BLANK)
@@ -194,6 +242,7 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
     bool old = flags->use_old_namespace;
     struct sv none = flags->empty_owner_labels ? SV("") : (struct sv){0};
     bool owned = owner->pod != NULL;
+    struct sv uid = owner->metadata ? sv_from(owner->metadata->text) : (struct sv){0};
     const struct attribute_label before[] = {
         {old ? "container_name" : "container", owned ? sv_from(owner->container) : none},
     };
@@ -206,6 +255,7 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
         {"pod_namespace", !old    ? (struct sv){0}
                           : owned ? sv_from(owner->namespace_name)
                                   : none},
+        {"pod_uid", uid.len > 0 ? uid : (struct sv){0}},
         {"vgpu", owner->vgpu.len > 0 ? owner->vgpu : (struct sv){0}},
     };
     add_attributes(before, ARRAY_SIZE(before), out);
@@ -219,7 +269,9 @@ void render_labels_add(const struct render_labels *l, const struct render_subjec
 {
     size_t start = out->len;
     add_built_in(l->in, subject->entity, subject->gpu, out);
-    add_configured(l, subject->entity, out);
+    struct pod_labels pod_labels = pod_labels_of(subject->owner);
+    add_configured(l, subject->entity, &pod_labels, out);
+    add_pod_labels(&pod_labels, NULL, out);
     *out_split = (uint32_t)(add_owner(l->in, subject->owner, subject->job, out) - start);
     buf_add_str(out, "} ");
 }

@@ -169,7 +169,9 @@ static struct render_owner owner_of(const struct render_owners *owners,
                                     const struct attribute_holder *h, bool replica)
 {
     const struct pod_device *row = &owners->rows->rows[h->row];
-    struct render_owner o = {row->namespace_name, row->pod, row->container, {0}};
+    struct render_owner o = {row->namespace_name, row->pod, row->container, {0}, NULL};
+    if (owners->metadata)
+        o.metadata = pod_metadata_find(owners->metadata, row->namespace_name, row->pod);
     if (replica)
         o.vgpu = h->vgpu;
     return o;

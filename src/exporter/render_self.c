@@ -22,6 +22,7 @@ enum self_when {
     SELF_SAMPLED,           // some sample has come
     SELF_ATTRIBUTION,       // -k
     SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
+    SELF_METADATA,          // pod labels or UIDs are asked for
     SELF_PROCESS,           // --enable-exporter-metrics
 };
 
@@ -52,6 +53,14 @@ static const struct self_row {
     {RENDER_ATTRIBUTION_SUPERSEDED_IDS, NULL, AT(attribution_superseded_ids), SELF_SIZE,
      SELF_ATTRIBUTION},
     {RENDER_ATTRIBUTION_ROWS, NULL, AT(attribution_rows), SELF_SIZE, SELF_ATTRIBUTION},
+    {RENDER_POD_METADATA_UP, NULL, AT(metadata.up), SELF_BOOL, SELF_METADATA},
+    {RENDER_POD_METADATA_PODS, NULL, AT(metadata.pods), SELF_SIZE, SELF_METADATA},
+    {RENDER_POD_METADATA_FAILURES, NULL, AT(metadata.failures), SELF_U64, SELF_METADATA},
+    {RENDER_POD_METADATA_SKIPPED, NULL, AT(metadata.skipped), SELF_U64, SELF_METADATA},
+    {RENDER_POD_LABELS_DROPPED, "reason=\"same_name\"", AT(metadata.same_name), SELF_U64,
+     SELF_METADATA},
+    {RENDER_POD_LABELS_DROPPED, "reason=\"budget\"", AT(metadata.over_budget), SELF_U64,
+     SELF_METADATA},
     {RENDER_CONFIG_RELOAD_SUCCESS, NULL, AT(config_ok), SELF_BOOL, SELF_ALWAYS},
     {RENDER_CONFIG_RELOAD_TIMESTAMP, NULL, AT(config_last_ok_wall_ns), SELF_WALL, SELF_ALWAYS},
     {RENDER_CONFIG_RELOADS, NULL, AT(config_reloads), SELF_U64, SELF_ALWAYS},
@@ -73,6 +82,7 @@ static const struct self_row {
     {RENDER_PAGE_BYTES, NULL, AT(page_bytes), SELF_U64, SELF_ALWAYS},
     {RENDER_PAGE_READERS_CUT, NULL, AT(page_shut_readers), SELF_U64, SELF_ALWAYS},
     {RENDER_PAGE_WITHOUT_OWNERS, NULL, AT(page_without_owners), SELF_BOOL, SELF_ALWAYS},
+    {RENDER_PAGE_WITHOUT_POD_LABELS, NULL, AT(page_without_pod_labels), SELF_BOOL, SELF_METADATA},
     {RENDER_PROCESS_CPU, NULL, AT(process.cpu_seconds), SELF_DOUBLE, SELF_PROCESS},
     {RENDER_PROCESS_START, NULL, AT(process.start_wall_ns), SELF_WALL, SELF_PROCESS},
     {RENDER_PROCESS_RESIDENT, NULL, AT(process.resident_bytes), SELF_U64, SELF_PROCESS},
@@ -133,6 +143,8 @@ static bool is_shown(const struct render_self *self, enum self_when when)
         return self->attribution_on;
     case SELF_ATTRIBUTION_KNOWN:
         return self->attribution_on && self->attribution_age_s >= 0;
+    case SELF_METADATA:
+        return self->metadata.on;
     case SELF_PROCESS:
         return self->process_metrics;
     }

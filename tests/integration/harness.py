@@ -155,7 +155,7 @@ class Program:
 
 class Exporter(Program):
     NAME = "podgpu-exporter"
-    NOT_INHERITED = ("DCGM_", "NVIDIA_", "NODE_NAME")
+    NOT_INHERITED = ("DCGM_", "NVIDIA_", "NODE_NAME", "KUBERNETES_", "KUBECONFIG")
 
     def helper_pid(self):
         """Pid of the running podgpu-source, or None."""

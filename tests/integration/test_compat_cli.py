@@ -61,8 +61,7 @@ FLAGS = {
     "container-runtime-socket": ("DCGM_CONTAINER_RUNTIME_SOCKET", "/run/containerd/containerd.sock"),
 }
 # Of these what has no effect in this build; each must be told.
-INERT = {"cpu-devices", "configmap-data", "remote-hostengine-info", "kubernetes-enable-pod-labels",
-         "kubernetes-enable-pod-uid", "kubernetes-pod-label-allowlist-regex", "switch-devices", "fake-gpus",
+INERT = {"cpu-devices", "configmap-data", "remote-hostengine-info", "switch-devices", "fake-gpus",
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
          "watch-max-keep-samples", "enable-dcgm-log", "dcgm-log-level", "dump-enabled", "dump-directory",
          "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",

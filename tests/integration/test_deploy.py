@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How podgpu is shipped: the image's content, the DaemonSet, and what `meson install` puts where."""
+import ctypes
 import os
 import pathlib
 import re
@@ -13,6 +14,10 @@ import pytest
 import yaml
 
 from harness import BUILD, ROOT, Exporter, exporter_on
+from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC
+from test_http_server import Authority
+
+MS_BIND = 0x1000
 
 SANITIZED = BUILD.name in ("asan", "tsan", "fuzz")
 pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitized programs are not shipped")
@@ -57,10 +62,11 @@ def test_the_image_holds_the_programs_their_libraries_and_no_more(image):
     assert {p.name for p in (image / "usr" / "bin").iterdir()} == {"podgpu-exporter", "podgpu-source"}
     for program in ("podgpu-exporter", "podgpu-source"):
         assert (image / "usr" / "bin" / program).read_bytes() == (BUILD / program).read_bytes()
-    needed = re.findall(r"(\S+) => (/\S+)", subprocess.run(["ldd", BUILD / "podgpu-exporter"], capture_output=True,
-                                                           text=True, check=True).stdout)
-    libraries = {p.name for p in image.rglob("*.so*") if not p.name.startswith("ld-")}
-    assert libraries == {name for name, _ in needed} | {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"}
+    libraries = {p.name: p for p in image.rglob("*.so*") if not p.name.startswith("ld-")}
+    loaded = {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "libcurl.so.4"}  # not linked
+    needed = subprocess.run(["ldd", BUILD / "podgpu-exporter", libraries["libcurl.so.4"]], capture_output=True, text=True,
+                            check=True).stdout
+    assert libraries.keys() == {name for name, _ in re.findall(r"(\S+) => (/\S+)", needed)} | loaded
     assert {p.name for p in (image / "etc" / "dcgm-exporter").iterdir()} == {p.name for p in (ROOT / "etc").glob("*.csv")}
     for entry in (image / "var" / "lib" / "dpkg" / "status.d").iterdir():
         assert f"Package: {entry.name}\n" in entry.read_text()
@@ -105,6 +111,52 @@ def test_the_image_runs_with_nothing_around_it(image):
         assert status == 0
 
 
+@pytest.mark.smoke
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+def test_the_image_can_ask_the_api_server(image, tmp_path):
+    """libcurl and all that it loads are there; the service account is where a pod has it."""
+    import run_node
+    from apiserver import ApiServer
+    authority = Authority(tmp_path)
+    account = image / "var" / "run" / "secrets" / "kubernetes.io" / "serviceaccount"
+    account.mkdir(parents=True)
+    shutil.copy(authority.pem, account / "ca.crt")
+    (account / "token").write_text("the-token")
+    library_folder = next(image.rglob("libc.so.6")).parent
+    null = image / "dev" / "null"
+    null.parent.mkdir()
+    null.touch()
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def enter():
+        if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or \
+                libc.mount(b"/dev/null", os.fsencode(null), None, MS_BIND, None):
+            raise OSError(ctypes.get_errno(), "mount namespace")
+        os.chroot(image)
+        os.chdir("/")
+    api = ApiServer(certificate=authority.server(), token="the-token")
+    try:
+        with run_node.SimNode("post", directory=image / "node") as node:
+            shutil.copy(node.nvml_library, library_folder)
+            held = next(p for p in node.node.pods() if p["containers"])
+            api.put({"kind": "Pod", "metadata": {"name": held["name"], "namespace": held["namespace"],
+                                                 "labels": {"from": "the-server"}},
+                     "spec": {"nodeName": node.node_name}})
+            exporter = Exporter(["-a", "127.0.0.1:0", "-k", "--kubernetes-enable-pod-labels", "--kmsg-path", "",
+                                 "--pod-resources-kubelet-socket", "/node/pod-resources/kubelet.sock"],
+                                {"SIM_NODE": "/node/node", "NODE_NAME": node.node_name,
+                                 "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
+                                executable="/usr/bin/podgpu-exporter", preexec_fn=enter)
+            try:
+                exporter.page_when(lambda p: any(l.get("from") == "the-server"
+                                                 for l, _ in p.samples("DCGM_FI_DEV_FB_USED")), what="labels")
+            finally:
+                status, _ = exporter.stop()
+            assert status == 0
+    finally:
+        api.stop()
+
+
 def test_the_containerfile_ships_that_folder():
     assert re.search(r"^RUN .*script/build --release && script/image /image$", CONTAINERFILE, re.M)
     assert re.search(r"^FROM scratch\nCOPY --from=build /image/ /$", CONTAINERFILE, re.M)
@@ -119,7 +171,23 @@ def test_script_image_does_not_write_into_a_folder_that_holds_something(tmp_path
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 
 
-# --- The manifest ---
+# --- The manifests ---
+
+def test_the_api_access_is_to_read_pods_and_nothing_else(pod):
+    text = (ROOT / "deploy" / "pod-labels.yaml").read_text()
+    account, role, binding = yaml.safe_load_all(text)
+    assert [account["kind"], role["kind"], binding["kind"]] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    subject = {"kind": "ServiceAccount", **{k: account["metadata"][k] for k in ("name", "namespace")}}
+    assert binding["subjects"] == [subject]
+    patch = re.search(r"--patch '\n((?:# .*\n)+)", text)[1].replace("'\n", "\n")
+    changed = yaml.safe_load(re.sub(r"^# {3}", "", patch, flags=re.M))["spec"]["template"]["spec"]
+    assert changed["serviceAccountName"] == account["metadata"]["name"] and changed["automountServiceAccountToken"]
+    assert [c["name"] for c in changed["containers"]] == [c["name"] for c in pod["containers"]]
+    assert {e["name"] for e in changed["containers"][0]["env"]} == {
+        "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"}
+
 
 def test_the_manifest_is_a_daemonset_and_its_service(manifest):
     daemonset, service = manifest

@@ -96,6 +96,7 @@ static void each_flag_keeps_its_names_and_default(void **state)
         {"health-require-gpus", NULL, "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", NULL},
         {"hostname-label", NULL, "PODGPU_EXPORTER_HOSTNAME_LABEL", "hostname"},
         {"shared-owner", NULL, "PODGPU_EXPORTER_SHARED_OWNER", "none"},
+        {"kubeconfig", NULL, "PODGPU_EXPORTER_KUBECONFIG", ""},
         {"empty-owner-labels", NULL, "PODGPU_EXPORTER_EMPTY_OWNER_LABELS", NULL},
         {"podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", "core"},
         {"mig-board-fields", NULL, "PODGPU_EXPORTER_MIG_BOARD_FIELDS", "repeat"},
@@ -283,15 +284,13 @@ static void what_is_asked_for_and_not_there_is_listed(void **state)
                     WORDS("NODE_NAME=n", "KUBERNETES_ENABLE_DRA=true", "DCGM_EXPORTER_DEBUG=true"),
                     &o, &err),
         0);
-    assert_int_equal(o.unavailable_count, 9);
+    assert_int_equal(o.unavailable_count, 7);
     assert_true(lists(&o, "remote-hostengine-info"));
-    assert_true(lists(&o, "kubernetes-enable-pod-labels"));
     assert_true(lists(&o, "enable-pprof"));
     assert_true(lists(&o, "dump-compression"));
     assert_true(lists(&o, "web-read-timeout"));
     assert_true(lists(&o, "configmap-data"));
     assert_true(lists(&o, "xid-count-window-size"));
-    assert_true(lists(&o, "kubernetes-pod-label-allowlist-regex"));
     assert_true(lists(&o, "kubernetes-enable-dra"));
     exporter_options_deinit(&o);
 }
