@@ -149,10 +149,9 @@ static int feed(struct kube_stream *s, struct sv piece)
             string_byte(s, *at);
             continue;
         }
-        bool was_collecting = s->collecting;
+        bool was_collecting = s->collecting, was_in_items = s->in_items;
         bool opens_items = *at == '[' && s->kind == KUBE_STREAM_LIST && s->depth == 1 &&
                            is_items(s) && !s->in_items;
-        bool ends_items = *at == ']' && s->in_items && s->depth == 2;
         int r = plain_byte(s, *at);
         if (r < 0)
             return r;
@@ -165,7 +164,7 @@ static int feed(struct kube_stream *s, struct sv piece)
             mark = at + 1;
             s->in_items = true;
             s->key_len = 0;
-        } else if (ends_items || (s->collecting && !was_collecting)) {
+        } else if (was_in_items != s->in_items || was_collecting != s->collecting) {
             mark = at; // what was between elements is dropped
         }
         if (r < 0)

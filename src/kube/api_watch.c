@@ -113,6 +113,17 @@ static void add_subject(const struct kube_watch *w, struct buf *out)
 
 // --- Objects ---
 
+// What is no object, too large, or one too many.
+static void leave_out(struct kube_watch *w, size_t count)
+{
+    if (count == 0)
+        return;
+    w->stats.skipped += count;
+    log_warn("an answer of the API server has objects that are left out",
+             LOG_STR("resource", what(w)), LOG_U64("left_out", w->stats.skipped),
+             LOG_LIMIT(what(w)));
+}
+
 static struct sv object_key(const struct json_node *object, struct buf *out)
 {
     struct sv name = kube_text(object, "metadata", "name");
@@ -138,7 +149,7 @@ static int tell_object(struct kube_watch *w, const struct json_node *object, boo
     struct buf b = {.data = name, .cap = sizeof(name), .max = sizeof(name)}; // never grows
     struct sv key = object_key(object, &b);
     if (!key.len) {
-        w->stats.skipped++;
+        leave_out(w, 1);
         return 0;
     }
     if (deleted) {
@@ -150,7 +161,7 @@ static int tell_object(struct kube_watch *w, const struct json_node *object, boo
     }
     int r = remember(w, key);
     if (r == -E2BIG) {
-        w->stats.skipped++;
+        leave_out(w, 1);
         return 0;
     }
     return r < 0 ? r : w->config.object(w->config.user, key, object);
@@ -198,7 +209,7 @@ static int take_event(struct kube_watch *w, const struct json_node *event)
     else if (sv_equals(type, SV("DELETED")))
         r = tell_object(w, object, true);
     else if (!sv_equals(type, SV("BOOKMARK")))
-        w->stats.skipped++;
+        leave_out(w, 1);
     if (r == 0)
         keep_version(w, object);
     return r;
@@ -212,7 +223,7 @@ static int on_found(void *user, struct sv text)
     if (r == -ENOMEM)
         return r;
     if (r < 0) {
-        w->stats.skipped++;
+        leave_out(w, 1);
         return 0;
     }
     if (w->step == STEP_LIST)
@@ -462,7 +473,7 @@ static void on_done(void *user, const struct http_client_response *response)
     struct kube_watch *w = user;
     loop_timer_stop(w->alive);
     w->stats.last_status = response->status;
-    w->stats.skipped += w->stream.skipped;
+    leave_out(w, w->stream.skipped);
     w->stream.skipped = 0;
     if (w->step == STEP_LIST)
         list_done(w, response);
