@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How podgpu is shipped: the image's content, the DaemonSet, and what `meson install` puts where."""
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import tempfile
 import pytest
 import yaml
 
+from agent_harness import Target, configuration, declaration, scrape_job, write_files
 from harness import BUILD, ROOT, Exporter, exporter_on
 from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC
 from test_http_server import Authority
@@ -59,14 +61,18 @@ def image():
 
 
 def test_the_image_holds_the_programs_their_libraries_and_no_more(image):
-    assert {p.name for p in (image / "usr" / "bin").iterdir()} == {"podgpu-exporter", "podgpu-source"}
-    for program in ("podgpu-exporter", "podgpu-source"):
+    programs = {"podgpu-exporter", "podgpu-source", "podgpu-agent"}
+    assert {p.name for p in (image / "usr" / "bin").iterdir()} == programs
+    for program in programs:
         assert (image / "usr" / "bin" / program).read_bytes() == (BUILD / program).read_bytes()
-    libraries = {p.name: p for p in image.rglob("*.so*") if not p.name.startswith("ld-")}
-    loaded = {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "libcurl.so.4"}  # not linked
-    needed = subprocess.run(["ldd", BUILD / "podgpu-exporter", libraries["libcurl.so.4"]], capture_output=True, text=True,
-                            check=True).stdout
-    assert libraries.keys() == {name for name, _ in re.findall(r"(\S+) => (/\S+)", needed)} | loaded
+    curl = next(image.rglob("libcurl.so.4"))  # loaded on use
+    needed = set()
+    for binary in [*(BUILD / program for program in programs), curl]:
+        told = subprocess.run(["ldd", binary], capture_output=True, text=True, check=True).stdout
+        needed |= {name for name, _ in re.findall(r"(\S+) => (/\S+)", told)}
+    libraries = {p.name for p in image.rglob("*.so*") if not p.name.startswith("ld-")}
+    assert libraries == needed | {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "libcurl.so.4"}
+    assert (image / "etc" / "ssl" / "certs" / "ca-certificates.crt").stat().st_size > 100_000
     assert {p.name for p in (image / "etc" / "dcgm-exporter").iterdir()} == {p.name for p in (ROOT / "etc").glob("*.csv")}
     for entry in (image / "var" / "lib" / "dpkg" / "status.d").iterdir():
         assert f"Package: {entry.name}\n" in entry.read_text()
@@ -157,6 +163,25 @@ def test_the_image_can_ask_the_api_server(image, tmp_path):
         api.stop()
 
 
+@pytest.mark.smoke
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+def test_the_agent_runs_in_the_image_with_nothing_around_it(image):
+    with Target("# TYPE temp gauge\ntemp 42\n") as target:
+        (image / "config").mkdir()
+        write_files(image / "config", configuration(declaration(["^temp$"], [["job"]]), cluster_name="c",
+                                                    prometheus_config_path="/config/prometheus.yaml"),
+                    [scrape_job(target.address)])
+
+        def enter():
+            os.chroot(image)
+            os.chdir("/")
+        done = subprocess.run(["/usr/bin/podgpu-agent", "--config", "/config/cwagentconfig.json", "--output",
+                               "file:/config/events", "--once"], preexec_fn=enter, env={}, capture_output=True, text=True,
+                              check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((image / "config" / "events").read_text())["temp"] == 42
+
+
 def test_the_containerfile_ships_that_folder():
     assert re.search(r"^RUN .*script/build --release && script/image /image$", CONTAINERFILE, re.M)
     assert re.search(r"^FROM scratch\nCOPY --from=build /image/ /$", CONTAINERFILE, re.M)
@@ -188,6 +213,30 @@ def test_the_api_access_is_to_read_pods_and_nothing_else(pod):
     assert {e["name"] for e in changed["containers"][0]["env"]} == {
         "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"}
 
+# --- The agent's manifest ---
+
+def test_the_agents_manifest_mounts_what_its_configuration_names_and_asks_for_no_privilege():
+    folder = ROOT / "deploy" / "cloudwatch"
+    account, role, binding, deployment = yaml.safe_load_all((folder / "agent.yaml").read_text())
+    assert [d["kind"] for d in (account, role, binding, deployment)] == [
+        "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"]
+    assert deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"] == {"type": "Recreate"}
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+    named = json.loads((folder / "cwagentconfig.json").read_text())["logs"]["metrics_collected"]["prometheus"]
+    assert os.path.dirname(named["prometheus_config_path"]) in mounts and "/etc/cwagentconfig" in mounts
+    assert mounts["/var/lib/podgpu"] == "spool"
+    jobs = yaml.safe_load((folder / "prometheus.yaml").read_text())["scrape_configs"]
+    allowed = {r for rule in role["rules"] for r in rule["resources"]}
+    assert {s["role"] + "s" for j in jobs for s in j["kubernetes_sd_configs"]} <= allowed >= {"services", "pods"}
+    assert pod["serviceAccountName"] == account["metadata"]["name"] == binding["subjects"][0]["name"]
+    security = container["securityContext"]
+    assert security["readOnlyRootFilesystem"] is True and security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False and security["runAsUser"] != 0
+
+
+# --- The manifest ---
 
 def test_the_manifest_is_a_daemonset_and_its_service(manifest):
     daemonset, service = manifest
@@ -264,7 +313,7 @@ def test_meson_install_puts_programs_and_counters_where_they_are_looked_for(tmp_
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path], check=True,
                    stdout=subprocess.DEVNULL)
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir())
-    assert files == sorted(["usr/local/bin/podgpu-exporter", "usr/local/bin/podgpu-source"]
+    assert files == sorted([f"usr/local/bin/podgpu-{name}" for name in ("agent", "exporter", "source")]
                            + [f"etc/dcgm-exporter/{p.name}" for p in (ROOT / "etc").glob("*.csv")])
     program = tmp_path / "usr" / "local" / "bin" / "podgpu-exporter"
     process = subprocess.Popen([program, "-a", "127.0.0.1:0", "-f", tmp_path / "etc" / "dcgm-exporter" / "default-counters.csv",
