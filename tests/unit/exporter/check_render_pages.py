@@ -21,7 +21,7 @@ DCGM_LINTS = {
 }
 # modelName is dcgm-exporter's label; podgpu_gpu_info takes it over for joins.
 MODEL_NAME_LINT = r"(DCGM_\w+|podgpu_gpu_info) label names should be written in 'snake_case' not 'camelCase'"
-SCENARIOS = ["rich", "mig-once", "virtual", "old"]
+SCENARIOS = ["rich", "mig-once", "virtual", "old", "labels"]
 
 
 def page(program, form, scenario):

@@ -81,6 +81,7 @@ void fixture_free(struct fixture *f)
     if (!f)
         return;
     render_free(f->render);
+    pod_metadata_free(f->metadata);
     forget_holders(f);
     inventory_deinit(&f->inventory);
     counter_list_deinit(&f->config.counters);
@@ -261,6 +262,22 @@ void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name
         fill_device(f, i, &f->holders.devices[i]);
     f->owners.rows = &f->pods;
     f->owners.holders = &f->holders;
+    f->owners.version++;
+}
+
+void fixture_label(struct fixture *f, const char *key, const char *uid, const char *labels)
+{
+    struct json_document *pod = NULL;
+    struct buf text = BUF_INIT(1u << 20);
+    f->options.flags.pod_labels = f->options.flags.pod_uid = true;
+    if (!f->metadata)
+        must(pod_metadata_new(&f->options, &f->metadata) == 0, "memory");
+    buf_add_fmt(&text, "{\"metadata\":{\"uid\":\"%s\",\"labels\":{%s}}}", uid, labels);
+    must(text.error == 0 && json_parse(buf_sv(&text), "pod", &pod, NULL) == 0, "labels");
+    must(pod_metadata_put(f->metadata, sv_from(key), json_root(pod)) == 0, "memory");
+    json_document_free(pod);
+    buf_deinit(&text);
+    f->owners.metadata = f->metadata;
     f->owners.version++;
 }
 

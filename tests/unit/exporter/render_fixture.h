@@ -19,6 +19,7 @@ struct fixture {
     struct pod_devices pods;
     struct attribute_result holders;
     struct render_jobs jobs[FIXTURE_ENTITIES_MAX];
+    struct pod_metadata *metadata; // NULL until fixture_label
     struct render_owners owners;
     struct render_self self;
     struct render *render;
@@ -70,6 +71,9 @@ void fixture_ready(struct fixture *f, bool xid_events_armed);
 // A container holds an entity's device; vgpu NULL: no replica. Strings are borrowed.
 void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name, const char *pod,
                   const char *container, const char *vgpu);
+// What the API server says of a pod: "namespace/name", its UID and the members of its labels, as
+// JSON has them. Labels and UIDs are asked for from then on.
+void fixture_label(struct fixture *f, const char *key, const char *uid, const char *labels);
 // The page, NUL-terminated, until the next one. Aborts on an error.
 const char *fixture_page(struct fixture *f, enum text_format format);
 // One family of the last page: from its first comment line to the next family's; "" when it is not

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints a page for others to judge: render_pages prometheus|openmetrics rich|mig-once|virtual|old.
+// Prints a page for others to judge: render_pages prometheus|openmetrics
+// rich|mig-once|virtual|old|labels.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,11 @@ int main(int argc, char **argv)
         fixture_hold(f, 2, "ns", "p", "c", "0");
         fixture_hold(f, 2, "ns", "q", "c", "1");
         fixture_hold(f, 2, "ns", "q", "c", "1");
+    }
+    if (strcmp(scenario, "labels") == 0) {
+        fixture_label(f, "a\"b/back\\slash", "5a0f4a3e",
+                      "\"app.kubernetes.io/name\":\"x\",\"gpu\":\"mine\",\"7days\":\"\\\\ \\n\"");
+        fixture_label(f, "kube-system/train-0", "3b7f0a86", "\"a.b\":\"1\",\"a_b\":\"2\"");
     }
     fputs(fixture_page(f, strcmp(argv[1], "openmetrics") == 0 ? TEXT_FORMAT_OPENMETRICS
                                                               : TEXT_FORMAT_PROMETHEUS),

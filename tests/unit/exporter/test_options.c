@@ -204,6 +204,10 @@ static void mistakes_name_flag_variable_found_and_expected(void **state)
         {"--dcgm-log-level=info",
          "--dcgm-log-level (DCGM_EXPORTER_DCGM_LOG_LEVEL): expected NONE, FATAL, ERROR, "
          "WARN, INFO, DEBUG or VERB, found 'info'"},
+        {"--kubernetes-pod-label-allowlist-regex=^app$,a(b",
+         "--kubernetes-pod-label-allowlist-regex "
+         "(DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX): 'a(b': regular expression: missing "
+         "): a(b"},
         {"--source=dcgm", "--source: the dcgm source is not in this build; expected auto or nvml"},
         {"--source=cuda", "--source (PODGPU_EXPORTER_SOURCE): expected auto or nvml, found 'cuda'"},
         {"--call-deadline=99ms",

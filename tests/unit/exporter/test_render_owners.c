@@ -356,6 +356,81 @@ static void test_copies_and_jobs_multiply(void **state)
     assert_int_equal(device, 2 * 4);
 }
 
+// --- Labels of pods ---
+
+static void test_the_owners_labels_stand_among_the_configured_ones_by_name(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f =
+        fixture_new("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DRIVER_VERSION, label, v\n", "f");
+    static const char *const jobs[] = {"j"};
+    fixture_add_gpu(f, "T4");
+    fixture_list(f);
+    fixture_i64(f, 0, GPU_TEMP, 42);
+    fixture_string(f, 0, 1, "535");
+    f->jobs[0] = (struct render_jobs){jobs, 1};
+    f->owners.jobs = f->jobs;
+    fixture_hold(f, 0, "ns", "p", "c", NULL);
+    fixture_label(f, "ns/p", "u-1",
+                  "\"z\":\"say \\\"z\\\"\",\"A\":\"1\",\"Z/z\":\"2\",\"pod\":\"3\"");
+    assert_string_equal(temperatures(f), HEAD GPU0
+                        ",A=\"1\",DCGM_FI_DRIVER_VERSION=\"535\",Z_z=\"2\",label_pod=\"3\","
+                        "z=\"say \\\"z\\\"\",container=\"c\",hpc_job=\"j\",namespace=\"ns\","
+                        "pod=\"p\",pod_uid=\"u-1\"} 42\n");
+}
+
+static void test_labels_and_uid_in_the_old_namespace(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = node(1);
+    f->options.flags.use_old_namespace = true;
+    fixture_hold(f, 0, "ns", "p", "c", NULL);
+    fixture_label(f, "ns/p", "u-1", "\"pod\":\"free\",\"pod_name\":\"taken\"");
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(buf_cstr(&f->page),
+                           ",hostname=\"testhost\",label_pod_name=\"taken\",pod=\"free\","
+                           "container_name=\"c\",pod_name=\"p\",pod_namespace=\"ns\","
+                           "pod_uid=\"u-1\"} 42\n"));
+}
+
+static void test_only_a_single_owner_lends_its_labels(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = node(3);
+    fixture_hold(f, 0, "ns", "p", "c", NULL); // one of two pods
+    fixture_hold(f, 0, "ns", "q", "c", NULL);
+    fixture_hold(f, 1, "other", "p", "c", NULL); // the same name elsewhere
+    fixture_hold(f, 2, "ns", "p", "a", "0");     // one pod, two containers
+    fixture_hold(f, 2, "ns", "p", "b", "1");
+    fixture_label(f, "ns/p", "u-1", "\"app\":\"a\"");
+    assert_string_equal(
+        temperatures(f),
+        HEAD GPU0 "} 42\n" GPU1 ",container=\"c\",namespace=\"other\",pod=\"p\"} 42\n" GPU2
+                  ",app=\"a\",container=\"\",namespace=\"ns\",pod=\"p\",pod_uid=\"u-1\"} 42\n");
+}
+
+static void test_each_copy_has_the_labels_of_its_own_pod(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = node(1);
+    f->options.flags.virtual_gpus = true;
+    fixture_hold(f, 0, "ns", "p", "c", "0");
+    fixture_hold(f, 0, "ns", "q", "c", "1");
+    fixture_hold(f, 0, "ns", "r", "c", "2"); // not known
+    fixture_label(f, "ns/p", "u-1", "\"app\":\"a\"");
+    fixture_label(f, "ns/q", "u-2", "");
+    assert_string_equal(
+        temperatures(f), HEAD GPU0
+        ",app=\"a\",container=\"c\",namespace=\"ns\",pod=\"p\",pod_uid=\"u-1\",vgpu=\"0\"} "
+        "42\n" GPU0
+        ",container=\"c\",namespace=\"ns\",pod=\"q\",pod_uid=\"u-2\",vgpu=\"1\"} 42\n" GPU0
+        ",container=\"c\",namespace=\"ns\",pod=\"r\",vgpu=\"2\"} 42\n");
+}
+
+static void test_a_label_named_like_a_configured_one_makes_way(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = node(1);
+    fixture_hold(f, 0, "ns", "p", "c", NULL);
+    fixture_label(f, "ns/p", "u-1", "\"DCGM_FI_DEV_NAME\":\"mine\"");
+    assert_non_null(strstr(temperatures(f), ",label_DCGM_FI_DEV_NAME=\"mine\",container="));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +449,11 @@ int main(void)
         cmocka_unit_test(test_device_ids_end_up_as_owner_labels),
         cmocka_unit_test(test_each_job_has_a_sample),
         cmocka_unit_test(test_copies_and_jobs_multiply),
+        cmocka_unit_test(test_the_owners_labels_stand_among_the_configured_ones_by_name),
+        cmocka_unit_test(test_labels_and_uid_in_the_old_namespace),
+        cmocka_unit_test(test_only_a_single_owner_lends_its_labels),
+        cmocka_unit_test(test_each_copy_has_the_labels_of_its_own_pod),
+        cmocka_unit_test(test_a_label_named_like_a_configured_one_makes_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
