@@ -22,6 +22,7 @@
 
 #define RETRY_LEAST_NS (100 * NS_PER_MS)
 #define RETRY_MOST_NS (30 * NS_PER_S)
+#define WRITE_BYTES (256u << 10) // as much as this is not kept for the next turn of the loop
 
 struct line {
     size_t bytes;
@@ -42,7 +43,8 @@ struct event_output {
     struct buf waiting;
     struct line *lines; // [first .. count)
     size_t first, count, capacity;
-    size_t written; // of the first line
+    size_t written;   // of the first line
+    size_t unwritten; // bytes added since the last attempt to write
     struct event_output_stats stats;
     char error[256];
     void (*drained)(void *user);
@@ -219,6 +221,7 @@ static ssize_t write_some(const struct event_output *o)
 
 static void try_write(struct event_output *o)
 {
+    o->unwritten = 0;
     if (event_output_is_empty(o) || o->fd < 0) {
         if (o->ready)
             loop_fd_set(o->ready, 0);
@@ -274,8 +277,14 @@ void event_output_add(struct event_output *o, struct sv line, unsigned samples)
     buf_add_sv(&o->waiting, line);
     buf_add_char(&o->waiting, '\n');
     o->lines[o->count++] = (struct line){line.len + 1, samples};
-    if (was_empty && o->fd >= 0 && o->attempt == 0)
+    if (o->fd < 0 || o->attempt > 0)
+        return;
+    if (was_empty)
         loop_timer_set(o->timer, 0, 0); // those of one scrape leave together
+    // One turn may bring the pages of a thousand targets.
+    o->unwritten += line.len + 1;
+    if (o->unwritten >= WRITE_BYTES && !o->drained)
+        try_write(o);
 }
 
 void event_output_reopen(struct event_output *o)

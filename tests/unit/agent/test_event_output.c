@@ -158,6 +158,24 @@ static void a_server_that_is_not_there_is_a_failure_that_is_told(void **state)
     assert_string_equal(stats_of(f).last_error, "Connection refused");
 }
 
+// Nothing waits for the loop there.
+static void one_turn_may_bring_more_than_there_is_room_for(void **state)
+{
+    struct fixture *f = *state;
+    static char line[64u << 10];
+    memset(line, 'x', sizeof(line));
+    open_output(f, CW_OUTPUT_FILE, f->path);
+    size_t lines = 2 * (LIMIT_EVENT_OUTPUT_BYTES / sizeof(line));
+    for (size_t i = 0; i < lines; i++)
+        event_output_add(f->output, (struct sv){line, sizeof(line)}, 1);
+    drain(f);
+    struct stat st;
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_size, lines * (sizeof(line) + 1));
+    assert_int_equal(stats_of(f).written_events, lines);
+    assert_int_equal(stats_of(f).lost_events, 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -166,6 +184,7 @@ int main(void)
         T(an_empty_output_is_drained_at_once),
         T(a_file_that_cannot_be_made_is_an_error_that_names_it),
         T(what_finds_no_room_is_counted_as_lost_and_the_rest_waits),
+        T(one_turn_may_bring_more_than_there_is_room_for),
         T(a_server_that_is_not_there_is_a_failure_that_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
