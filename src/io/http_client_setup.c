@@ -262,6 +262,9 @@ static void set_way(struct setup *s, const struct http_client_request *r)
     set_long(s, CURLOPT_FRESH_CONNECT, !s->call->handle);
     set_long(s, CURLOPT_FORBID_REUSE, !s->call->handle);
     set_long(s, CURLOPT_TCP_KEEPALIVE, 1);
+    // A new connection looks its name up anew. libcurl would go through all names it remembers at
+    // the end of each request, which with a thousand targets was a seventh of the work.
+    set_long(s, CURLOPT_DNS_CACHE_TIMEOUT, 0);
 }
 
 static void set_redirects(struct setup *s, const struct http_client_request *r, bool https)
