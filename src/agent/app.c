@@ -5,10 +5,12 @@
 #include "agent/app.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/app_internal.h"
 #include "base/clock.h"
@@ -173,11 +175,23 @@ int agent_discover(struct agent *a)
 
 // --- Begin ---
 
+// For the label host: the machine's own where the configuration has none. NULL: no name.
+static const char *find_hostname(const struct agent *a, char *machine, size_t bytes)
+{
+    if (a->config.cw->hostname)
+        return a->config.cw->hostname;
+    if (gethostname(machine, bytes) == 0)
+        return machine;
+    log_warn("the machine has no name, events are without host", LOG_STR("error", strerror(errno)));
+    return NULL;
+}
+
 static int begin(struct agent *a)
 {
+    char machine[HOST_NAME_MAX + 1] = "";
     const struct emf_options emf = {
         .cluster = agent_cluster(a),
-        .hostname = a->config.cw->hostname,
+        .hostname = find_hostname(a, machine, sizeof(machine)),
         .event = agent_on_event,
         .user = a,
     };

@@ -128,11 +128,12 @@ static void add_emf(struct page *p, const struct agent *a)
     labelled(p, dropped, "reason", "timestamp", s.dropped_old);
     labelled(p, dropped, "reason", "too_large", s.dropped_large);
     labelled(p, dropped, "reason", "value_range", s.dropped_value);
+    labelled(p, dropped, "reason", "empty_histogram", s.dropped_empty);
     labelled(p, dropped, "reason", "no_memory", s.dropped_memory);
     gauge(p, "podgpu_agent_emf_waiting_samples", s.waiting,
           "Samples that wait for their minute to be over.");
     counter(p, "podgpu_agent_emf_splits_total", s.metrics_split,
-            "Events made because one has room for 100 metrics and 256 KiB.");
+            "Events made because one has room for 100 metrics, 100 values and 256 KiB.");
     counter(p, "podgpu_agent_emf_renamed_total", s.renamed,
             "Labels and metrics whose name means something else in an event, once a series.");
     counter(p, "podgpu_agent_emf_bad_dimension_sets_total", s.bad_dimensions,

@@ -100,6 +100,7 @@ struct cw_config {
     unsigned storage_resolution;      // 1 or 60; 0: 1 where the scrape interval is under 60 s, else
                                       // 60 (compat: 60)
     uint64_t aggregate_ns;            // 0: off; else a whole number of minutes
+    bool histograms;                  // sent, as values and counts; only with aggregate_ns
     bool scope_node;                  // only targets of this node
     char *spool_directory;            // default /var/lib/podgpu/spool; "" none
     uint64_t spool_max_bytes;         // default 256 MiB

@@ -232,6 +232,21 @@ static int parse_found(struct search *s, struct cw_config **out, struct buf *war
                        : parse_files(s, out, warnings);
 }
 
+// A configuration that is no fault and does nothing.
+static void warn_of_silence(const struct search *s, const struct cw_config *c, struct buf *warnings)
+{
+    const char *file = s->variable ? VARIABLE : s->paths[0];
+    if (!warnings || !c->has_prometheus || c->declaration_count || c->disable_metric_extraction ||
+        c->unmatched != CW_UNMATCHED_DROP)
+        return;
+    buf_add_fmt(warnings,
+                "%s: /logs/metrics_collected/prometheus: %s and podgpu.unmatched is "
+                "\"drop\": no sample is sent\n",
+                file,
+                c->has_emf_processor ? "emf_processor has no metric_declaration"
+                                     : "there is no emf_processor");
+}
+
 int cw_config_load(const struct cw_sources *from, struct cw_config **out, struct buf *errors,
                    struct buf *warnings)
 {
@@ -244,6 +259,7 @@ int cw_config_load(const struct cw_sources *from, struct cw_config **out, struct
         r = s.watched.error == -ENOMEM ? -ENOMEM : 0;
     }
     if (r == 0) {
+        warn_of_silence(&s, c, warnings);
         cw_config_set_watched(c, buf_take(&s.watched, NULL));
         *out = TAKE_PTR(c);
     }

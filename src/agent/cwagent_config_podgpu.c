@@ -26,6 +26,15 @@ static void read_unmatched(struct cw_reader *r, const struct json_node *n, void 
         v->config.unmatched = word ? CW_UNMATCHED_LOG : CW_UNMATCHED_DROP;
 }
 
+static void read_histograms(struct cw_reader *r, const struct json_node *n, void *values)
+{
+    static const char *const words[] = {"drop", "values", NULL};
+    struct cw_values *v = values;
+    size_t word;
+    if (cw_choice_read(r, n, words, &word))
+        v->config.histograms = word;
+}
+
 static void read_scope(struct cw_reader *r, const struct json_node *n, void *values)
 {
     static const char *const words[] = {"cluster", "node", NULL};
@@ -148,6 +157,11 @@ static const struct cw_key podgpu_keys[] = {
     {"aggregate", CW_CUSTOM, .custom = read_aggregate,
      .kind = "string: a duration, whole minutes up to 1h", .preset = "`0s`: off",
      .text = "Sends the samples of so long as one."},
+    {"histograms", CW_CUSTOM, .custom = read_histograms, .kind = "`drop` or `values`",
+     .preset = "`drop`",
+     .text = "values: a classic histogram `X` (`X_bucket`, `X_sum`, `X_count`) is sent as one "
+             "distribution named `X`, which is also what `metric_selectors` see. Only with "
+             "`aggregate`."},
     {"scope", CW_CUSTOM, .custom = read_scope, .kind = "`cluster` or `node`", .preset = "`cluster`",
      .text = "node: only targets on the agent's own node are scraped."},
     {"spool", CW_SECTION, .section = &cw_spool_section, .kind = "object"},
@@ -159,7 +173,15 @@ static const struct cw_key podgpu_keys[] = {
      .text = "Where events go; `--output` goes before it."},
     {NULL},
 };
-const struct cw_section cw_podgpu_section = {"podgpu", podgpu_keys};
+
+static void check_podgpu(struct cw_reader *r, const struct json_node *n, void *values)
+{
+    const struct cw_values *v = values;
+    if (v->config.histograms && !v->config.aggregate_ns)
+        cw_problem(r, n, "histograms \"values\" need aggregate, a whole number of minutes");
+}
+
+const struct cw_section cw_podgpu_section = {"podgpu", podgpu_keys, .check = check_podgpu};
 
 int cw_podgpu_defaults(struct cw_reader *r, struct cw_values *v)
 {

@@ -196,6 +196,7 @@
 #define LIMIT_EMF_EVENT_BYTES (262144u - 26u) // CloudWatch Logs counts 26 bytes more for each event
 #define LIMIT_EMF_EVENT_METRICS 100           // the format's own, as the next
 #define LIMIT_EMF_VALUES 100                  // of one metric in one event
+#define LIMIT_EMF_BUCKETS (1u << 12)          // of a histogram; clients have some tens
 #define LIMIT_EMF_DIMENSION_BYTES 1024        // of a dimension's value
 #define LIMIT_EMF_NAME_BYTES 512              // of a log group or stream
 // Different label pairs, metric names, rules, groups of a target, custom metrics: 1 M of them cost

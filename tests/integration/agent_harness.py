@@ -100,7 +100,7 @@ def configuration(*declarations, endpoint=None, podgpu=None, units=None, **prome
             "metrics_collected": {"prometheus": {"cluster_name": CLUSTER, "emf_processor": processor, **prometheus}}}
     if endpoint:
         logs["endpoint_override"] = endpoint
-    config = {"agent": {"region": REGION}, "logs": logs}
+    config = {"agent": {"region": REGION, "omit_hostname": True}, "logs": logs}
     if podgpu is not None:
         config["podgpu"] = podgpu
     return config

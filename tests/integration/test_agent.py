@@ -1,4 +1,5 @@
 """podgpu-agent as a whole: pages in, events out, its own pages, reload, an orderly end."""
+import itertools
 import json
 import re
 import signal
@@ -195,6 +196,56 @@ def test_its_own_metrics_are_well_formed_and_add_up(tmp_path):
     assert page.value("podgpu_agent_emf_samples_total") == \
         page.value("podgpu_agent_emf_event_samples_total") + sum(dropped.values())
     assert page.value("podgpu_agent_targets", state="up") == 1
+
+
+# What of struct emf_stats stands where on the page.
+EMF_STATS = {
+    "samples": "samples_total", "events": "events_total", "event_samples": "event_samples_total",
+    "waiting": "waiting_samples", "metrics_split": "splits_total", "renamed": "renamed_total",
+    "bad_dimensions": "bad_dimension_sets_total", "dropped_type": "type", "dropped_not_finite": "not_finite",
+    "dropped_first": "first_of_counter", "dropped_repeated": "repeated_timestamp", "dropped_duplicate": "duplicate",
+    "dropped_unmatched": "no_declaration", "dropped_old": "timestamp", "dropped_large": "too_large",
+    "dropped_value": "value_range", "dropped_empty": "empty_histogram", "dropped_memory": "no_memory"}
+HISTOGRAM = ('# TYPE wait histogram\nwait_bucket{{le="1"}} {0}\nwait_bucket{{le="+Inf"}} {0}\n'
+             'wait_sum {0}\nwait_count {0}\n')
+
+
+def test_with_aggregation_samples_are_in_events_dropped_or_waiting_and_every_count_is_shown(tmp_path):
+    declared = re.search(r"^struct emf_stats \{\n(.*?)^\};", (ROOT / "src/agent/sinks/emf.h").read_text(), re.M | re.S)[1]
+    members = set(re.findall(r"uint64_t (\w+)", declared))
+    assert members == {*EMF_STATS, "custom_metrics"}
+    scrapes = itertools.count()
+    with Target() as target:
+        target.text = lambda: GAUGE.format(1) + 'temp{gpu="1"} NaN\nraw 7\n' + HISTOGRAM.format(next(scrapes))
+        write_files(tmp_path, configuration(declaration(["^(temp|wait)$"], [["ClusterName"]]),
+                                            podgpu={"aggregate": "1h", "histograms": "values"}),
+                    [scrape_job(target.address, interval="200ms")])
+        with agent_at(tmp_path, "--output", f"file:{tmp_path}/events") as agent:
+            page = agent.page_when(lambda p: p.value("podgpu_agent_scrapes_total") >= 5, 20, "five scrapes")
+    dropped = {labels["reason"]: float(v) for labels, v in page.samples("podgpu_agent_emf_dropped_samples_total")}
+    assert set(dropped) == {EMF_STATS[m] for m in members if m.startswith("dropped_")}
+    values = {m: page.value(f"podgpu_agent_emf_{EMF_STATS[m]}") for m in members
+              if m != "custom_metrics" and not m.startswith("dropped_")}
+    assert values["samples"] == values["event_samples"] + values["waiting"] + sum(dropped.values())
+    assert values["waiting"] > 0 and dropped["first_of_counter"] == 4 and dropped["not_finite"] > 0
+    assert page.value("podgpu_agent_custom_metrics") == 2
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    waits = [event["wait"] for event in events if "wait" in event]  # of the hour that was not over, at the end
+    assert sum(wait["Count"] for wait in waits) >= 2
+    for wait in waits:
+        n = wait["Count"]
+        assert wait == {"Values": [0.5], "Counts": [n], "Max": 0.5, "Min": 0.5, "Count": n, "Sum": n}
+
+
+def test_the_host_label_is_the_machines_name_or_the_one_given(tmp_path, target):
+    config = configuration(RULES)
+    for agent, host in (({"omit_hostname": False}, socket.gethostname()),
+                        ({"omit_hostname": False, "hostname": "given"}, "given"), ({"omit_hostname": True}, None)):
+        config["agent"] = {"region": "us-west-2", **agent}
+        write_files(tmp_path, config, [scrape_job(target.address)])
+        status, out, _ = once(tmp_path)
+        assert status == 0
+        assert [json.loads(line).get("host") for line in out.splitlines()] == [host]
 
 
 def test_estimate_tells_custom_metrics_and_log_and_sends_nothing(tmp_path, target):

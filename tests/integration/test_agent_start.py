@@ -53,6 +53,35 @@ def test_check_accepts_what_is_good_and_reads_nothing_else(tmp_path):
     assert check(tmp_path) == (0, "the configuration is good\n", "")
 
 
+@pytest.mark.parametrize("compat, disabled, processor, podgpu, says", [
+    ((), False, None, None, "there is no emf_processor"),
+    ((), False, {}, None, "emf_processor has no metric_declaration"),
+    ((), False, {}, {"unmatched": "log"}, None),
+    ((), True, None, None, None),
+    (("--compat=cwagent",), False, None, None, None),
+])
+def test_a_configuration_that_sends_nothing_is_warned_of(tmp_path, compat, disabled, processor, podgpu, says):
+    config = configuration(podgpu=podgpu)
+    prometheus = config["logs"]["metrics_collected"]["prometheus"]
+    del prometheus["emf_processor"]
+    if processor is not None:
+        prometheus["emf_processor"] = processor
+    if disabled:
+        prometheus["disable_metric_extraction"] = True
+    write_files(tmp_path, config, [scrape_job("127.0.0.1:1")])
+    warning = (f"{tmp_path}/cwagentconfig.json: /logs/metrics_collected/prometheus: {says} and podgpu.unmatched is "
+               '"drop": no sample is sent\n') if says else ""
+    assert check(tmp_path, *compat) == (0, warning + "the configuration is good\n", "")
+
+
+def test_histograms_without_aggregate_are_a_problem_with_its_place(tmp_path):
+    write_files(tmp_path, configuration(declaration(["."], [["job"]]), podgpu={"histograms": "values"}),
+                [scrape_job("127.0.0.1:1")])
+    status, out, _ = check(tmp_path)
+    assert status == 1
+    assert '/podgpu: histograms "values" need aggregate, a whole number of minutes' in out
+
+
 def test_check_tells_every_problem_of_both_files_at_once(tmp_path):
     config = configuration(declaration(["["], [["job"]]), label_sep=1)
     config["logs"]["force_flush_interval"] = 0

@@ -60,11 +60,12 @@ static int series_new(void *target, const struct sink_series *s, void **out_seri
         *out_series = NULL;
         return 0;
     }
-    if (!is_sent(s->type)) {
+    bool is_part = s->type == PARSE_TYPE_HISTOGRAM && e->plan->config->histograms;
+    if (!is_sent(s->type) && !is_part) {
         *out_series = &e->by_type[s->type];
         return 0;
     }
-    int r = emf_member_get(t, s, &m);
+    int r = is_part ? emf_part_get(t, s, &m) : emf_member_get(t, s, &m);
     arena_reset(&e->arena);
     if (r == -E2BIG) { // too much to keep: its samples are counted
         *out_series = &e->no_memory;
@@ -106,6 +107,7 @@ static void count_unsent(struct emf *e, const struct emf_member *m)
         e->stats.dropped_memory++;
         break;
     case EMF_SENT:
+    case EMF_PART:
         break;
     }
 }
@@ -131,12 +133,12 @@ static void sample(void *target, void *series, double value, int64_t timestamp_m
     struct emf_member *m = series;
     struct emf *e = t->emf;
     e->stats.samples++;
-    if (m->fate != EMF_SENT) {
+    if (m->fate != EMF_SENT && m->fate != EMF_PART) {
         count_unsent(e, m);
         return;
     }
     bool again = m->scrape == t->scrape;
-    if (again && !m->group->plan->config->compat) {
+    if (again && (m->fate == EMF_PART || !m->group->plan->config->compat)) {
         e->stats.dropped_duplicate++;
         return;
     }
@@ -152,7 +154,7 @@ static void stale(void *target, void *series)
 {
     struct emf_member *m = series;
     // The agent takes the stale marker for any other NaN.
-    if (m->fate == EMF_SENT && m->group->plan->config->compat)
+    if (m->group && m->group->plan->config->compat)
         m->has_previous = m->from_zero = false;
 }
 

@@ -42,8 +42,10 @@ struct emf_stats {
     uint64_t dropped_old;    // timestamps that CloudWatch refuses: over 14 days old, over 2 h ahead
     uint64_t dropped_large;  // events over the limit that could not be split
     uint64_t dropped_value;  // beyond +-2^360
+    uint64_t dropped_empty;  // of a histogram that observed nothing in its window
     uint64_t dropped_memory; // no memory, or over a limit on what is kept
-    uint64_t metrics_split;  // events made because one has room for 100 metrics and 256 KiB
+    uint64_t metrics_split;  // events made because one has room for 100 metrics, 100 values of a
+                             // histogram and 256 KiB
     uint64_t renamed;        // labels and metrics whose name has another meaning in an event, once
                              // a series
     uint64_t bad_dimensions; // dimension sets left out for a value over 1024 characters, once a

@@ -11,7 +11,8 @@
 #include "codec/json.h"
 
 #define FEW_RULES 8
-#define FIXED_BYTES 160 // brackets, version, timestamps: what an event has beside its pieces
+#define HISTOGRAM_BYTES 64 // names and brackets of a histogram's value
+#define FIXED_BYTES 160    // brackets, version, timestamps: what an event has beside its pieces
 
 // One event: a piece of a batch.
 struct chunk {
@@ -21,6 +22,14 @@ struct chunk {
     int64_t time_ms;
     bool values;
     bool compat;
+    uint32_t piece;
+};
+
+// What a histogram gives to an event: some of its bars.
+struct piece {
+    const struct emf_bar *bars;
+    uint32_t count;
+    bool is_first;
 };
 
 int emf_list_reserve(struct emf *e, size_t count)
@@ -53,8 +62,46 @@ static inline void add_literal(struct buf *b, struct sv s)
     b->len += s.len;
 }
 
+static struct piece piece_of(const struct emf_histogram *h, uint32_t number)
+{
+    uint32_t at = number * LIMIT_EMF_VALUES, left = h->bar_count - at;
+    return (struct piece){h->bars + at, left < LIMIT_EMF_VALUES ? left : LIMIT_EMF_VALUES,
+                          number == 0};
+}
+
+// The sum stands in the first piece: what was observed is not told apart further. CloudWatch adds
+// up what has one timestamp.
+static void add_histogram(struct buf *b, const struct emf_histogram *h, struct piece p)
+{
+    double count = 0;
+    add_literal(b, SV("{\"Values\":"));
+    for (uint32_t i = 0; i < p.count; i++) {
+        buf_add_char(b, i ? ',' : '[');
+        json_add_number(b, p.bars[i].value);
+    }
+    add_literal(b, SV("],\"Counts\":"));
+    for (uint32_t i = 0; i < p.count; i++) {
+        buf_add_char(b, i ? ',' : '[');
+        json_add_number(b, p.bars[i].count);
+        count += p.bars[i].count;
+    }
+    add_literal(b, SV("],\"Max\":"));
+    json_add_number(b, p.bars[p.count - 1].value);
+    add_literal(b, SV(",\"Min\":"));
+    json_add_number(b, p.bars[0].value);
+    add_literal(b, SV(",\"Count\":"));
+    json_add_number(b, count);
+    add_literal(b, SV(",\"Sum\":"));
+    json_add_number(b, p.is_first ? h->total_sum : 0);
+    add_literal(b, SV("}"));
+}
+
 static void add_value(struct buf *b, const struct chunk *c, const struct emf_member *m)
 {
+    if (m->histogram) {
+        add_histogram(b, m->histogram, piece_of(m->histogram, c->piece));
+        return;
+    }
     if (!c->values) {
         json_add_number(b, m->value);
         return;
@@ -245,14 +292,17 @@ static void add_event(struct emf *e, const struct chunk *c)
 
 // --- Cutting a batch into events ---
 
-static size_t value_bytes(const struct emf_member *m, bool values)
+static size_t value_bytes(const struct chunk *c, const struct emf_member *m)
 {
-    return values ? 2 + m->values->count * (size_t)(NUM_DOUBLE_BYTES + 1) : NUM_DOUBLE_BYTES;
+    if (m->histogram)
+        return HISTOGRAM_BYTES +
+               (2 * (size_t)piece_of(m->histogram, c->piece).count + 4) * (NUM_DOUBLE_BYTES + 1);
+    return c->values ? 2 + m->values->count * (size_t)(NUM_DOUBLE_BYTES + 1) : NUM_DOUBLE_BYTES;
 }
 
-static size_t member_bytes(struct emf *e, const struct emf_member *m, bool values)
+static size_t member_bytes(struct emf *e, const struct chunk *c, const struct emf_member *m)
 {
-    size_t bytes = m->metric->field.len + value_bytes(m, values);
+    size_t bytes = m->metric->field.len + value_bytes(c, m);
     if (!m->rule->set_count)
         return bytes;
     bytes += m->metric->definition.len;
@@ -279,7 +329,7 @@ static size_t cut(struct emf *e, struct chunk *c, size_t left, size_t base)
     for (; c->count < left; c->count++) {
         const struct emf_member *m = c->members[c->count];
         bool extracted = m->rule->set_count;
-        size_t more = member_bytes(e, m, c->values);
+        size_t more = member_bytes(e, c, m);
         if (c->count && bytes + more > LIMIT_EMF_EVENT_BYTES)
             break;
         if (extracted && !c->compat && c->extracted == LIMIT_EMF_EVENT_METRICS)
@@ -290,11 +340,22 @@ static size_t cut(struct emf *e, struct chunk *c, size_t left, size_t base)
     return bytes;
 }
 
+// A histogram's are spread over its pieces, so that each event counts for something.
+static unsigned piece_samples(const struct emf_histogram *h, uint32_t piece)
+{
+    uint32_t pieces = (h->bar_count + LIMIT_EMF_VALUES - 1) / LIMIT_EMF_VALUES;
+    return h->waiting / pieces + (piece < h->waiting % pieces);
+}
+
 static unsigned samples_of(const struct chunk *c)
 {
     unsigned samples = 0;
-    for (size_t i = 0; i < c->count; i++)
-        samples += c->values ? c->members[i]->values->count : 1;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct emf_member *m = c->members[i];
+        samples += m->histogram ? piece_samples(m->histogram, c->piece)
+                   : c->values  ? m->values->count
+                                : 1;
+    }
     return samples;
 }
 
@@ -334,9 +395,10 @@ int emf_batch_send(struct emf_group *g, const struct emf_batch *batch)
                           .members = batch->members + at,
                           .time_ms = batch->time_ms,
                           .values = batch->values,
+                          .piece = batch->piece,
                           .compat = g->plan->config->compat};
         size_t bytes = cut(e, &c, batch->count - at, base);
-        e->stats.metrics_split += at > 0;
+        e->stats.metrics_split += at > 0 || batch->piece > 0;
         at += c.count;
         int r = send_chunk(e, &c, bytes);
         if (result == 0)

@@ -64,6 +64,7 @@ struct emf_values { // of the window that is open
 
 enum emf_fate {
     EMF_SENT,
+    EMF_PART, // of a histogram: struct emf_part
     EMF_WRONG_TYPE,
     EMF_UNMATCHED,
     EMF_NO_MEMORY,
@@ -76,6 +77,7 @@ struct emf_member {
     struct emf_metric *metric;
     struct emf_rule *rule; // set_count 0: a plain field
     struct emf_values *values;
+    struct emf_histogram *histogram; // it is one: its parts have the samples
     double previous;
     double value;    // of the scrape that is open
     int64_t time_ms; // of the last sample
@@ -83,6 +85,38 @@ struct emf_member {
     uint32_t scrape; // number of the target's scrape that gave value
     uint8_t fate, type;
     bool is_delta, has_previous, from_zero;
+};
+
+enum emf_part_kind {
+    EMF_BUCKET,
+    EMF_SUM,
+    EMF_COUNT,
+};
+
+// A series of a histogram: what series_new gives out, as its member `as`, which has the state of
+// the increase and the value of the open scrape. Each of its references is one of the histogram's.
+struct emf_part {
+    struct emf_member as;
+    struct emf_member *of;
+    enum emf_part_kind kind;
+    double bound;    // le of a bucket
+    double observed; // in the open window: in this bucket alone; increase of the sum, of the count
+};
+
+struct emf_bar {
+    double value, count;
+};
+
+struct emf_histogram {
+    struct emf_part **buckets; // by bound
+    uint32_t bucket_count, bucket_capacity;
+    struct emf_part *sum, *count; // NULL: no such series
+    uint32_t waiting;             // samples in the open window
+    bool has_sum;                 // the open window has an increase of it
+    // Of a window that is being sent.
+    struct emf_bar *bars; // room for one more than buckets
+    uint32_t bar_count;
+    double total_sum;
 };
 
 // Members with equal labels: one event a scrape.
@@ -178,6 +212,18 @@ int must_use emf_member_get(struct emf_target *t, const struct sink_series *s,
                             struct emf_member **out);
 void emf_member_unref(struct emf_member *m);
 
+// emf_histogram.c. As emf_member_get, for a series of a histogram.
+int must_use emf_part_get(struct emf_target *t, const struct sink_series *s,
+                          struct emf_member **out);
+void emf_part_unref(struct emf_member *m);
+// Takes a sample of the open scrape that is finite and in time. False: not, and that is counted.
+bool emf_part_take(struct emf_target *t, struct emf_member *m, double value, int64_t time_ms);
+// At the scrape's end: its increases into the open window. How many samples wait there for it.
+uint32_t emf_histogram_add(struct emf_member *m);
+void emf_histogram_close(struct emf_member *m); // makes the bars of the open window
+void emf_histogram_open(struct emf_member *m);  // an empty one
+void emf_histogram_free(struct emf_histogram *h);
+
 // emf_value.c: what is sent for a sample, in *value. False: nothing, and that is counted.
 bool emf_value_take(struct emf_target *t, struct emf_member *m, double *value, int64_t time_ms);
 
@@ -193,6 +239,7 @@ struct emf_batch {
     size_t count;
     int64_t time_ms;
     bool values;
+    uint32_t piece; // of the bars of its histograms: LIMIT_EMF_VALUES from there on
 };
 // As emf_group_send; what was not sent is counted either way.
 int emf_batch_send(struct emf_group *g, const struct emf_batch *b);

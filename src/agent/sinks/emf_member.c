@@ -206,6 +206,10 @@ int emf_member_get(struct emf_target *t, const struct sink_series *s, struct emf
 
 void emf_member_unref(struct emf_member *m)
 {
+    if (m->fate == EMF_PART) {
+        emf_part_unref(m);
+        return;
+    }
     if (m->fate != EMF_SENT || --m->refs)
         return;
     struct emf_group *g = m->group;
@@ -219,6 +223,7 @@ void emf_member_unref(struct emf_member *m)
     memmove(&g->members[at], &g->members[at + 1], (g->member_count - at) * sizeof(*g->members));
     emf_metric_unref(g->plan, m->metric);
     free(m->values);
+    emf_histogram_free(m->histogram);
     free(m);
     emf_group_release(g);
 }

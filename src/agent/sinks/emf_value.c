@@ -14,10 +14,10 @@ static bool count(uint64_t *dropped)
     return false;
 }
 
-static bool is_out_of_time(int64_t time_ms, int64_t scrape_ms)
+static bool is_out_of_time(const struct emf_target *t, int64_t time_ms)
 {
     int64_t ahead;
-    if (__builtin_sub_overflow(time_ms, scrape_ms, &ahead))
+    if (__builtin_sub_overflow(time_ms, t->scrape_ms, &ahead))
         return true;
     return ahead < -OLDEST_MS || ahead > NEWEST_MS;
 }
@@ -56,8 +56,10 @@ bool emf_value_take(struct emf_target *t, struct emf_member *m, double *value, i
         m->has_previous = m->from_zero = false;
         return count(&e->stats.dropped_not_finite);
     }
-    if (is_out_of_time(time_ms, t->scrape_ms))
+    if (is_out_of_time(t, time_ms))
         return count(&e->stats.dropped_old);
+    if (m->fate == EMF_PART)
+        return emf_part_take(t, m, *value, time_ms);
     if (!m->is_delta)
         m->time_ms = time_ms;
     else if (!take_delta(t, m, value, time_ms))

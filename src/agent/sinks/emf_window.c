@@ -44,6 +44,12 @@ static int add_member(struct emf_group *g, struct emf_member *m, int64_t time_ms
         (window != g->window_ms || (m->values && m->values->count == LIMIT_EMF_VALUES)))
         emf_window_send(g);
     g->window_ms = window;
+    if (m->histogram) {
+        uint32_t samples = emf_histogram_add(m);
+        g->waiting += samples;
+        e->stats.waiting += samples;
+        return 0;
+    }
     if (keep_value(m) < 0) {
         e->stats.dropped_memory++;
         return -ENOMEM;
@@ -67,19 +73,52 @@ int emf_window_add(struct emf_group *g)
     return result;
 }
 
+static bool has_piece(const struct emf_member *m, uint32_t piece)
+{
+    if (m->histogram)
+        return m->histogram->bar_count > piece * LIMIT_EMF_VALUES;
+    return piece == 0 && m->values && m->values->count;
+}
+
+static void close_histograms(struct emf_group *g)
+{
+    for (uint32_t i = 0; i < g->member_count; i++) {
+        struct emf_member *m = g->members[i];
+        if (!m->histogram)
+            continue;
+        emf_histogram_close(m);
+        if (m->histogram->bar_count == 0)
+            g->target->emf->stats.dropped_empty += m->histogram->waiting;
+    }
+}
+
+static void empty_window(struct emf_group *g)
+{
+    for (uint32_t i = 0; i < g->member_count; i++) {
+        if (g->members[i]->histogram)
+            emf_histogram_open(g->members[i]);
+        if (g->members[i]->values)
+            g->members[i]->values->count = 0;
+    }
+    g->target->emf->stats.waiting -= g->waiting;
+    g->waiting = 0;
+}
+
 void emf_window_send(struct emf_group *g)
 {
     struct emf *e = g->target->emf;
     struct emf_batch b = {.members = e->list, .time_ms = g->window_ms, .values = true};
-    for (uint32_t i = 0; i < g->member_count; i++) {
-        if (g->members[i]->values && g->members[i]->values->count)
-            e->list[b.count++] = g->members[i];
-    }
-    emf_batch_send(g, &b);
-    for (size_t i = 0; i < b.count; i++)
-        b.members[i]->values->count = 0;
-    e->stats.waiting -= g->waiting;
-    g->waiting = 0;
+    close_histograms(g);
+    do {
+        b.count = 0;
+        for (uint32_t i = 0; i < g->member_count; i++) {
+            if (has_piece(g->members[i], b.piece))
+                e->list[b.count++] = g->members[i];
+        }
+        emf_batch_send(g, &b);
+        b.piece++;
+    } while (b.count);
+    empty_window(g);
 }
 
 static void flush_target(struct emf_target *t, int64_t now_ms, bool final)

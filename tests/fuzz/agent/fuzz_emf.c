@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input: 'c' for compat or another character, a cwagentconfig.json, an empty line, pages with a NUL
 // behind each. Whatever they hold, each event is a JSON object within the limits, no member twice,
-// and each sample is in an event or was counted.
+// each distribution adds up, and each sample is in an event or was counted.
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "agent/series.h"
@@ -14,6 +15,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+// A histogram: its values rise, each has a count, and the counts are the Count.
+static void check_distribution(const struct json_node *n)
+{
+    const struct json_node *values = json_find(n, "Values"), *counts = json_find(n, "Counts");
+    if (!values)
+        return; // _aws
+    assert(n->count == 6 && counts && values->count == counts->count);
+    assert(values->count && values->count <= LIMIT_EMF_VALUES);
+    const struct json_node *v = values->first, *c = counts->first;
+    double sum = 0, before = -INFINITY;
+    for (; v; v = v->next, c = c->next) {
+        assert(v->real > before && c->real > 0 && v->real <= 0x1p360 && c->real <= 0x1p360);
+        before = v->real;
+        sum += c->real;
+    }
+    assert(json_find(n, "Count")->real == sum && json_find(n, "Max")->real == before);
+    assert(json_find(n, "Min")->real == values->first->real);
+    assert(fabs(json_find(n, "Sum")->real) <= 0x1p360);
+}
+
 static void check_event(void *user, const struct emf_event *event)
 {
     struct json_document *d = NULL;
@@ -21,8 +42,13 @@ static void check_event(void *user, const struct emf_event *event)
     assert(event->samples && event->text.len <= LIMIT_EMF_EVENT_BYTES);
     int r = json_parse(event->text, "event", &d, &err);
     assert(r == 0 || r == -ENOMEM);
-    if (r == 0)
+    if (r == 0) {
         assert(json_root(d)->kind == JSON_OBJECT);
+        for (const struct json_node *n = json_root(d)->first; n; n = n->next) {
+            if (n->kind == JSON_OBJECT)
+                check_distribution(n);
+        }
+    }
     json_document_free(d);
 }
 
@@ -47,7 +73,7 @@ static void check_stats(const struct emf *e)
     emf_get_stats(e, &s);
     uint64_t sum = s.event_samples + s.waiting + s.dropped_not_finite + s.dropped_first +
                    s.dropped_repeated + s.dropped_duplicate + s.dropped_unmatched + s.dropped_old +
-                   s.dropped_large + s.dropped_value + s.dropped_memory;
+                   s.dropped_large + s.dropped_value + s.dropped_empty + s.dropped_memory;
     for (size_t i = 0; i < ARRAY_SIZE(s.dropped_type); i++)
         sum += s.dropped_type[i];
     assert(sum == s.samples);

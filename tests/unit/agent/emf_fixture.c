@@ -195,7 +195,7 @@ void emf_fixture_check_stats(const struct emf_fixture *f)
     struct emf_stats s = emf_fixture_stats(f);
     uint64_t sum = s.event_samples + s.waiting + s.dropped_not_finite + s.dropped_first +
                    s.dropped_repeated + s.dropped_duplicate + s.dropped_unmatched + s.dropped_old +
-                   s.dropped_large + s.dropped_value + s.dropped_memory;
+                   s.dropped_large + s.dropped_value + s.dropped_empty + s.dropped_memory;
     for (size_t i = 0; i < ARRAY_SIZE(s.dropped_type); i++)
         sum += s.dropped_type[i];
     assert_int_equal(s.samples, sum);

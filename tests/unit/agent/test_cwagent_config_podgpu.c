@@ -23,7 +23,8 @@ static void every_key_is_read_and_counts_with_compat_too(void **state)
     for (int compat = 0; compat < 2; compat++) {
         struct cw_config *c = parse_good(
             PODGPU("\"unmatched\": \"log\", \"counters_from_zero\": \"x.*\", "
-                   "\"storage_resolution\": 1, \"aggregate\": \"5m\", \"scope\": \"node\", "
+                   "\"storage_resolution\": 1, \"aggregate\": \"5m\", \"histograms\": \"values\", "
+                   "\"scope\": \"node\", "
                    "\"spool\": {\"directory\": \"/s\", \"max_size\": \"1GiB\", \"max_age\": "
                    "\"36h\"}, \"retention_days\": 365, \"output\": \"file:/tmp/x\""),
             compat);
@@ -32,7 +33,7 @@ static void every_key_is_read_and_counts_with_compat_too(void **state)
         assert_false(regex_matches(c->counters_from_zero, SV("axyz")));
         assert_int_equal(c->storage_resolution, 1);
         assert_int_equal(c->aggregate_ns, 5 * MINUTE_NS);
-        assert_true(c->scope_node && c->has_output);
+        assert_true(c->histograms && c->scope_node && c->has_output);
         assert_string_equal(c->spool_directory, "/s");
         assert_int_equal(c->spool_max_bytes, 1024 * MIB);
         assert_int_equal(c->spool_max_age_ns, 36 * 60 * MINUTE_NS);
@@ -103,6 +104,7 @@ static void values_beyond_are_refused_with_what_was_expected(void **state)
     } cases[] = {
         {"unmatched", "\"Drop\"", "expected \"drop\" or \"log\", found the string 'Drop'"},
         {"unmatched", "true", "expected \"drop\" or \"log\", found true"},
+        {"histograms", "\"all\"", "expected \"drop\" or \"values\", found the string 'all'"},
         {"scope", "\"\"", "expected \"cluster\" or \"node\", found the string ''"},
         {"counters_from_zero", "\"(\"", "regular expression: missing ): ("},
         {"counters_from_zero", "null", "expected a string, found null"},

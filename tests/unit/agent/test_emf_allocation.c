@@ -59,6 +59,24 @@ static void check_stats(const struct emf *e)
     assert_int_equal(s.events, events);
 }
 
+static int add_bucket(const char *le, void **out)
+{
+    struct arena arena = ARENA_INIT(1u << 20);
+    struct labels own;
+    struct sink_series s = {.name = SV("b_bucket"), .type = PARSE_TYPE_HISTOGRAM, .labels = &own};
+    unsigned left = allocation_until_failure;
+    allocation_until_failure = 0;
+    labels_init(&own, &arena);
+    for (size_t i = 0; i < labels.count; i++)
+        assert_int_equal(labels_set(&own, labels.items[i].name, labels.items[i].value), 0);
+    assert_int_equal(labels_set(&own, SV("le"), sv_from(le)), 0);
+    allocation_until_failure = left;
+    int r = sink.ops->series_new(target, &s, out);
+    assert_true(r == 0 || (r == -ENOMEM && allocation_failed));
+    arena_deinit(&arena);
+    return r;
+}
+
 static void scrape_all(void **series, size_t count)
 {
     for (int i = 0; i < 2; i++) {
@@ -74,7 +92,7 @@ static void use_sink(struct emf *e)
 {
     static const char *const names[] = {"a", "b", "c", "d", "Version", "pod"};
     struct sink_target given = {SV("j"), UINT64_C(60000000000), &labels};
-    void *series[ARRAY_SIZE(names)] = {0};
+    void *series[ARRAY_SIZE(names) + 4] = {0};
     size_t count = 0;
     sink = emf_sink(e);
     if (sink.ops->target_new(sink.user, &given, &target) < 0)
@@ -82,6 +100,12 @@ static void use_sink(struct emf *e)
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         count += add(sv_from(names[i]), i % 3 ? PARSE_TYPE_GAUGE : PARSE_TYPE_COUNTER,
                      &series[count]) == 0;
+    if (config->histograms) {
+        count += add_bucket("1", &series[count]) == 0;
+        count += add_bucket("+Inf", &series[count]) == 0;
+        count += add(SV("b_sum"), PARSE_TYPE_HISTOGRAM, &series[count]) == 0;
+        count += add(SV("b_count"), PARSE_TYPE_HISTOGRAM, &series[count]) == 0;
+    }
     scrape_all(series, count);
     emf_flush(e, 0, true);
     if (emf_set_config(e, config, "another") == 0) {
@@ -141,6 +165,7 @@ static void the_sink_survives_each_failed_allocation(void **state)
 {
     sweep("\"unmatched\": \"log\"", "/g");
     sweep("\"unmatched\": \"log\", \"aggregate\": \"1m\"", "/g-{PodName}");
+    sweep("\"unmatched\": \"log\", \"aggregate\": \"1m\", \"histograms\": \"values\"", "/g");
 }
 
 int main(void)
