@@ -103,6 +103,7 @@ static void tell_estimate(const struct agent *a)
 static void on_next_round(void *user)
 {
     struct agent *a = user;
+    emf_flush(a->emf, wall_ms(), true); // windows of the first round
     a->counts_month = true;
     scraper_run_once(a->scraper);
 }
@@ -116,8 +117,10 @@ static void on_round(void *user)
         loop_timer_set(a->deadline, ESTIMATE_PAUSE_NS, 0);
         return;
     }
-    if (estimates)
+    if (estimates) {
+        emf_flush(a->emf, wall_ms(), true);
         tell_estimate(a);
+    }
     unsigned down = 0;
     scraper_each_target(a->scraper, count_down, &down);
     if (down > 0)
@@ -236,7 +239,7 @@ void agent_begin(struct agent *a)
 // What it costs is told once, when there was time for every target's second scrape.
 static void tell_summary(struct agent *a)
 {
-    uint64_t longest_ns = 0;
+    uint64_t longest_ns = a->config.cw->aggregate_ns;
     if (a->summary_told || !a->emf || runs_once(a))
         return;
     for (size_t i = 0; i < a->config.prom->job_count; i++) {

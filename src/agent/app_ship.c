@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#define ESTIMATE_VALUE_BYTES 6 // a number of some digits and its comma
+
 bool agent_sends_to_cloudwatch(const struct agent *a)
 {
     for (size_t i = 0; i < a->config.output_count && !a->options->flags.estimate; i++) {
@@ -13,14 +15,26 @@ bool agent_sends_to_cloudwatch(const struct agent *a)
     return false;
 }
 
+// What such events make in a month. One of a window has a value of each of the window's scrapes,
+// where an estimate's has that of one scrape.
+static double month_bytes(const struct agent *a, const struct emf_event *event, uint64_t bytes)
+{
+    uint64_t window_ns = a->config.cw->aggregate_ns;
+    uint64_t period_ns = window_ns > event->interval_ns ? window_ns : event->interval_ns;
+    if (event->interval_ns == 0)
+        return 0;
+    double further = (double)(period_ns / event->interval_ns - 1) * event->samples;
+    double whole = (double)bytes + further * ESTIMATE_VALUE_BYTES;
+    return whole * (30.0 * 86400) / ((double)period_ns / (double)NS_PER_S);
+}
+
 void agent_on_event(void *user, const struct emf_event *event)
 {
     struct agent *a = user;
     uint64_t bytes = event->text.len + LOGS_EVENT_OVERHEAD;
     a->event_bytes += bytes;
-    if (a->counts_month && event->interval_ns > 0)
-        a->month_bytes +=
-            (double)bytes * (30.0 * 86400) / ((double)event->interval_ns / (double)NS_PER_S);
+    if (a->counts_month)
+        a->month_bytes += month_bytes(a, event, bytes);
     for (size_t i = 0; i < a->output_count; i++)
         event_output_add(a->outputs[i], event->text, event->samples);
     if (!a->delivery)

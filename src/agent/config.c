@@ -78,7 +78,7 @@ int agent_config_load(const struct agent_options *options, char *const *environm
         r = load_prometheus(options, c.cw, &c.prom, errors, watched);
     r = first_of(r, check_scope(c.cw, options, errors));
     int copied = options->output_count ? set_outputs(&c, options->outputs, options->output_count)
-                                       : set_outputs(&c, &c.cw->output, 1);
+                                       : set_outputs(&c, c.cw->outputs, c.cw->output_count);
     r = first_of(r, copied);
     if (r < 0) {
         agent_config_deinit(&c);

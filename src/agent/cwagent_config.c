@@ -243,7 +243,8 @@ static void free_holder(struct holder *h)
     for (size_t i = 0; i < c->declaration_count; i++)
         cw_declaration_deinit(&c->declarations[i]);
     regex_free(c->counters_from_zero);
-    free(c->output.where);
+    for (size_t i = 0; i < c->output_count; i++)
+        free(c->outputs[i].where);
     free(h->watched);
     arena_erase(&h->arena);
     arena_deinit(&h->arena);

@@ -107,8 +107,8 @@ struct cw_config {
     uint64_t spool_max_age_ns;        // default and most: 14 days
     unsigned retention_days;          // of a log group we make; default 30, 0: never expires
                                       // (compat: 0)
-    struct cw_output output;          // default CW_OUTPUT_CLOUDWATCH
-    bool has_output;                  // it was given
+    struct cw_output outputs[CW_OUTPUTS_MAX]; // default: one, CW_OUTPUT_CLOUDWATCH
+    size_t output_count;                      // one at least
     bool compat;                      // as asked of cw_config_load
     bool in_container; // RUN_IN_CONTAINER=True, or the variables of Kubernetes or ECS are there
     bool in_ecs;       // ECS_CONTAINER_METADATA_URI or _V4 is there, and not Kubernetes

@@ -114,19 +114,36 @@ static void read_directory(struct cw_reader *r, const struct json_node *n, void 
     v->config.spool_directory = path;
 }
 
-static void read_output(struct cw_reader *r, const struct json_node *n, void *values)
+static void add_output(struct cw_reader *r, const struct json_node *n, struct cw_config *c)
 {
-    struct cw_values *v = values;
     struct error err = ERROR_INIT;
     if (!cw_expect(r, n, JSON_STRING))
         return;
-    int result = cw_output_parse(n->string, &v->config.output, &err);
+    int result = cw_output_parse(n->string, &c->outputs[c->output_count], &err);
     if (result == -ENOMEM)
         r->failure = result;
     else if (result < 0)
         cw_problem(r, n, "%s", err.text);
     else
-        v->config.has_output = true;
+        c->output_count++;
+}
+
+static void read_output(struct cw_reader *r, const struct json_node *n, void *values)
+{
+    struct cw_config *c = &((struct cw_values *)values)->config;
+    size_t index = 0;
+    c->output_count = 0; // the default goes, which owns nothing
+    if (n->kind == JSON_STRING)
+        return add_output(r, n, c);
+    if (n->kind != JSON_ARRAY)
+        return cw_unexpected(r, n, "a string or an array of strings");
+    if (!n->count || n->count > CW_OUTPUTS_MAX)
+        return cw_problem(r, n, "expected 1 to %d outputs, found %zu", CW_OUTPUTS_MAX, n->count);
+    for (const struct json_node *item = n->first; item && !r->failure; item = item->next, index++) {
+        size_t before = cw_path_enter_index(r, index);
+        add_output(r, item, c);
+        cw_path_leave(r, before);
+    }
 }
 
 static const struct cw_key spool_keys[] = {
@@ -169,8 +186,8 @@ static const struct cw_key podgpu_keys[] = {
      .kind = "whole number that CloudWatch Logs allows, or 0 for ever", .preset = "30; compat: 0",
      .text = "Of a log group that the agent makes."},
     {"output", CW_CUSTOM, .custom = read_output,
-     .kind = "`cloudwatch`, `stdout`, `file:PATH` or `tcp:HOST:PORT`", .preset = "`cloudwatch`",
-     .text = "Where events go; `--output` goes before it."},
+     .kind = "`cloudwatch`, `stdout`, `file:PATH` or `tcp:HOST:PORT`, or an array of up to 4",
+     .preset = "`cloudwatch`", .text = "Where events go; `--output` goes before it."},
     {NULL},
 };
 
@@ -192,6 +209,7 @@ int cw_podgpu_defaults(struct cw_reader *r, struct cw_values *v)
     c->spool_max_bytes = UINT64_C(256) << 20;
     c->spool_max_age_ns = AGE_MOST_NS;
     c->spool_directory = cw_copy(r, SV("/var/lib/podgpu/spool"));
+    c->output_count = 1; // CW_OUTPUT_CLOUDWATCH, as zeroed
     if (c->compat || r->failure)
         return r->failure;
     return regex_new(SV(FROM_ZERO), REGEX_FULL, &c->counters_from_zero, NULL);

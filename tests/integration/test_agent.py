@@ -262,6 +262,16 @@ def test_estimate_tells_custom_metrics_and_log_and_sends_nothing(tmp_path, targe
     assert 43200 * 2 * 250 / 1e9 < gigabytes < 43200 * 2 * 500 / 1e9
 
 
+@pytest.mark.parametrize("aggregate, events, least, most", [("0s", 12 * 43200, 250, 400), ("1m", 43200, 300, 500)])
+def test_an_estimate_counts_windows_once_and_their_values_each(tmp_path, target, aggregate, events, least, most):
+    write_files(tmp_path, configuration(RULES, podgpu={"aggregate": aggregate}), [scrape_job(target.address, interval="5s")])
+    status, out, _ = run_agent("--config", tmp_path / "cwagentconfig.json", "--estimate")
+    assert status == 0
+    assert re.search(r"^custom metrics: +1$", out, re.M), out
+    gigabytes = float(re.search(r"^log in 30 days: +([0-9.]+) GB$", out, re.M)[1])
+    assert events * least / 1e9 < gigabytes < events * most / 1e9, out
+
+
 # --- Reload ---
 
 def reloads(agent):
@@ -321,6 +331,18 @@ def test_a_file_that_was_renamed_is_begun_anew_at_a_hangup(tmp_path, target):
         events_when(events, lambda e: len(e) >= 1)
         made = agent.page().value("podgpu_agent_emf_events_total")
     assert len(read_events(old)) + len(read_events(events)) >= made
+
+
+def test_the_configuration_may_name_several_outputs_and_the_flag_goes_before_it(tmp_path, target):
+    first, second, third = (tmp_path / name for name in ("first.json", "second.json", "third.json"))
+    write_files(tmp_path, configuration(RULES, podgpu={"output": [f"file:{first}", f"file:{second}"]}),
+                [scrape_job(target.address)])
+    config = ("--config", tmp_path / "cwagentconfig.json", "--once")
+    assert run_agent(*config)[0] == 0
+    assert [e["temp"] for e in read_events(first)] == [42]
+    assert read_events(first) == read_events(second)
+    assert run_agent(*config, "--output", f"file:{third}")[0] == 0
+    assert [len(read_events(path)) for path in (first, second, third)] == [1, 1, 1]
 
 
 def test_lines_over_tcp_are_whole_also_after_a_broken_connection(tmp_path, target):

@@ -95,8 +95,8 @@ static void without_keys_defaults_count_and_compat_has_the_agent_s(void **state)
         assert_string_equal(c->spool_directory, "/var/lib/podgpu/spool");
         assert_int_equal(c->spool_max_bytes, 256u << 20);
         assert_int_equal(c->spool_max_age_ns, 14 * DAY_NS);
-        assert_int_equal(c->output.kind, CW_OUTPUT_CLOUDWATCH);
-        assert_false(c->has_output);
+        assert_int_equal(c->output_count, 1);
+        assert_int_equal(c->outputs[0].kind, CW_OUTPUT_CLOUDWATCH);
         if (!compat) {
             assert_true(regex_matches(c->counters_from_zero, SV("podgpu_gpu_busy_seconds_total")));
             assert_false(regex_matches(c->counters_from_zero, SV("xpodgpu_gpu_x_total")));

@@ -64,7 +64,7 @@ int __wrap_json_parse(struct sv text, const char *file, struct json_document **o
     "\"Count\"}, \"metric_declaration\": [{\"source_labels\": [\"a\", \"b\"], "                    \
     "\"label_separator\": \",\", \"label_matcher\": \"x\", \"metric_selectors\": [\"m\", \"n\"], " \
     "\"dimensions\": [[\"b\", \"a\"], []]}, {}]}}}}, \"podgpu\": {\"counters_from_zero\": \"x\", " \
-    "\"output\": \"tcp:h:1\", \"spool\": {\"directory\": \"/s\"}}}"
+    "\"output\": [\"tcp:h:1\", \"stdout\"], \"spool\": {\"directory\": \"/s\"}}}"
 
 static const char *texts[2];
 static int expected;

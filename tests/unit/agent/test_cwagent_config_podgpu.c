@@ -33,13 +33,14 @@ static void every_key_is_read_and_counts_with_compat_too(void **state)
         assert_false(regex_matches(c->counters_from_zero, SV("axyz")));
         assert_int_equal(c->storage_resolution, 1);
         assert_int_equal(c->aggregate_ns, 5 * MINUTE_NS);
-        assert_true(c->histograms && c->scope_node && c->has_output);
+        assert_true(c->histograms && c->scope_node);
         assert_string_equal(c->spool_directory, "/s");
         assert_int_equal(c->spool_max_bytes, 1024 * MIB);
         assert_int_equal(c->spool_max_age_ns, 36 * 60 * MINUTE_NS);
         assert_int_equal(c->retention_days, 365);
-        assert_int_equal(c->output.kind, CW_OUTPUT_FILE);
-        assert_string_equal(c->output.where, "/tmp/x");
+        assert_int_equal(c->output_count, 1);
+        assert_int_equal(c->outputs[0].kind, CW_OUTPUT_FILE);
+        assert_string_equal(c->outputs[0].where, "/tmp/x");
         cw_config_unref(c);
     }
 }
@@ -123,7 +124,10 @@ static void values_beyond_are_refused_with_what_was_expected(void **state)
         {"retention_days", "\"30\"",
          "expected a whole number from 0 to 3653, found the string '30'"},
         {"output", "\"\"", "expected cloudwatch, stdout, file:PATH or tcp:HOST:PORT, found ''"},
-        {"output", "{}", "expected a string, found an object"},
+        {"output", "{}", "expected a string or an array of strings, found an object"},
+        {"output", "[]", "expected 1 to 4 outputs, found 0"},
+        {"output", "[\"stdout\", \"stdout\", \"stdout\", \"stdout\", \"stdout\"]",
+         "expected 1 to 4 outputs, found 5"},
     };
     static const struct {
         const char *key, *value, *error;
@@ -220,6 +224,26 @@ static void outputs_are_words_paths_and_addresses(void **state)
     }
 }
 
+static void events_may_go_to_several_outputs(void **state)
+{
+    struct cw_config *c = parse_good(
+        PODGPU("\"output\": [\"file:/a\", \"cloudwatch\", \"tcp:h:1\", \"stdout\"]"), false);
+    assert_int_equal(c->output_count, 4);
+    assert_int_equal(c->outputs[0].kind, CW_OUTPUT_FILE);
+    assert_string_equal(c->outputs[0].where, "/a");
+    assert_int_equal(c->outputs[1].kind, CW_OUTPUT_CLOUDWATCH);
+    assert_null(c->outputs[1].where);
+    assert_int_equal(c->outputs[2].kind, CW_OUTPUT_TCP);
+    assert_string_equal(c->outputs[2].where, "h:1");
+    assert_int_equal(c->outputs[3].kind, CW_OUTPUT_STDOUT);
+    cw_config_unref(c);
+    assert_true(parses(PODGPU("\"output\": [\"file:/a\", 1, \"file:\"]"), false, -EINVAL,
+                       "f:1:35: /podgpu/output/1: expected a string, found 1\n"
+                       "f:1:38: /podgpu/output/2: expected cloudwatch, stdout, file:PATH or "
+                       "tcp:HOST:PORT, found 'file:'\n",
+                       ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +253,7 @@ int main(void)
         cmocka_unit_test(values_beyond_are_refused_with_what_was_expected),
         cmocka_unit_test(each_retention_of_cloudwatch_is_known),
         cmocka_unit_test(outputs_are_words_paths_and_addresses),
+        cmocka_unit_test(events_may_go_to_several_outputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
