@@ -109,7 +109,7 @@ struct cw_config {
                                       // (compat: 0)
     struct cw_output outputs[CW_OUTPUTS_MAX]; // default: one, CW_OUTPUT_CLOUDWATCH
     size_t output_count;                      // one at least
-    bool compat;                      // as asked of cw_config_load
+    bool compat;                              // as asked of cw_config_load
     bool in_container; // RUN_IN_CONTAINER=True, or the variables of Kubernetes or ECS are there
     bool in_ecs;       // ECS_CONTAINER_METADATA_URI or _V4 is there, and not Kubernetes
     char *ignored; // "metrics, logs.metrics_collected.ecs": accepted without effect; "" for none

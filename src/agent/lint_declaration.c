@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Declarations against the jobs: the labels they match on and take as dimensions must come from
 // somewhere. Labels of samples are known for GPU exporters only, so only declarations about GPU
-// metrics are judged, against jobs about GPUs.
+// metrics are judged, against jobs about GPUs. The label job is known of every job.
 #include "agent/lint_internal.h"
 
 #include <stdio.h>
@@ -178,6 +178,29 @@ static void check_dimensions(struct lint *l, const struct cw_declaration *d,
     }
 }
 
+// Whether a job's series may have a label job that the declaration's matcher finds.
+static bool job_may_match(const struct cw_declaration *d, const struct lint_job *j)
+{
+    struct place unused;
+    return j->job->honor_labels || origin_in_job(j, SV("job"), &unused) != ORIGIN_NONE ||
+           regex_matches(d->matcher, sv_from(j->job->name));
+}
+
+static void check_job(struct lint *l, const struct cw_declaration *d, const struct lint_job *jobs,
+                      size_t count)
+{
+    bool may_match = count < l->prom->job_count; // of scrape_config_files, not looked at
+    if (d->source_label_count != 1 || !sv_equals(d->source_labels[0], SV("job")))
+        return;
+    for (size_t i = 0; i < count && !may_match; i++)
+        may_match = job_may_match(d, &jobs[i]);
+    if (!may_match)
+        lint_problem(l, d->file, d->matcher_line ? d->matcher_line : d->line,
+                     "the declaration matches on the label job, and '%.*s' finds nothing in the "
+                     "name of any job; mend: '^%s$'",
+                     SV_FMT(d->matcher_text), count ? jobs[0].job->name : "JOB_NAME");
+}
+
 void lint_declarations_run(struct lint *l, const struct lint_job *jobs, size_t count)
 {
     bool any = false;
@@ -187,9 +210,10 @@ void lint_declarations_run(struct lint *l, const struct lint_job *jobs, size_t c
         lint_problem(l, l->prom->file, 1,
                      "there is no metric_declaration, so that no metric is made; mend: add "
                      "emf_processor.metric_declaration to the agent's JSON");
-    for (size_t i = 0; any && i < l->cw->declaration_count; i++) {
+    for (size_t i = 0; i < l->cw->declaration_count; i++) {
         const struct cw_declaration *d = &l->cw->declarations[i];
-        if (!selects_gpu_metrics(d))
+        check_job(l, d, jobs, count);
+        if (!any || !selects_gpu_metrics(d))
             continue;
         check_sources(l, d, jobs, count);
         check_dimensions(l, d, jobs, count);

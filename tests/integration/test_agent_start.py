@@ -191,3 +191,28 @@ def test_lint_finds_these_kinds(tmp_path, job, says):
 def test_lint_finds_nothing_in_what_may_match(tmp_path, job):
     write_files(tmp_path, GOOD, [job])
     assert lint(tmp_path / "cwagentconfig.json", tmp_path / "prometheus.yaml")[:2] == (0, "nothing to say\n")
+
+
+ONE, OTHER = scrape_job("127.0.0.1:1", name="one"), scrape_job("127.0.0.1:1", name="other")
+RENAMES = "  relabel_configs:\n  - {source_labels: [__address__], target_label: job}\n"
+
+
+@pytest.mark.parametrize("matcher, jobs, good", [
+    ("^two$", [ONE, OTHER], False),
+    ("^One$", [ONE], False),
+    ("^(one|two)$", [OTHER, ONE], True),
+    ("the", [ONE, OTHER], True),
+    ("^two$", [ONE, OTHER + RENAMES], True),
+    ("^two$", [ONE + "    labels: {job: two}\n"], True),
+    ("^two$", [ONE + "  honor_labels: true\n"], True),
+    ("^two$", ["- job_name: one\n  file_sd_configs: [{files: [x.json]}]\n"], True),
+])
+def test_lint_finds_a_declaration_about_a_job_that_is_not_there(tmp_path, matcher, jobs, good):
+    write_files(tmp_path, configuration(declaration(["^m$"], [["job"]], matcher=matcher)), jobs)
+    status, out, _ = lint(tmp_path / "cwagentconfig.json", tmp_path / "prometheus.yaml")
+    if good:
+        assert (status, out) == (0, "nothing to say\n")
+    else:
+        assert status == 1 and len(out.splitlines()) == 1, out
+        assert out.startswith(f"{tmp_path}/cwagentconfig.json:")
+        assert f"'{matcher}' finds nothing in the name of any job; mend: '^one$'" in out
