@@ -16,7 +16,7 @@ static int load_prometheus(const struct agent_options *options, const struct cw_
         path = cw->prometheus_path;
     buf_add_str(watched, path);
     buf_add_char(watched, '\n');
-    return prom_config_load(path, out, errors);
+    return prom_config_load_watched(path, out, errors, watched);
 }
 
 static int check_section(const struct cw_config *cw, const struct agent_options *options,

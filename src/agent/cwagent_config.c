@@ -38,7 +38,7 @@ static const struct cw_key agent_keys[] = {
     {"region", CW_CUSTOM, .custom = cw_region_read, .kind = "string, 1 to 64 characters",
      .preset = "found", .text = "The AWS region."},
     {"debug", CW_BOOL, CONFIG(debug), .kind = "boolean", .preset = "false",
-     .text = "Logs at level debug."},
+     .text = "Logs at level debug, from the start on."},
     {"credentials", CW_SECTION, .section = &agent_credentials, .kind = "object"},
     {"omit_hostname", CW_BOOL, VALUE(omit_hostname), .kind = "boolean",
      .preset = "true in a container, else false",

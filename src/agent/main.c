@@ -132,6 +132,8 @@ static int with_config(const struct agent_options *options)
         agent_log_lines(false, &warnings);
         if (r == -ENOMEM)
             log_error("out of memory");
+        if (r == 0 && config.cw->debug)
+            log_setup(options->log_format, LOG_LEVEL_DEBUG);
         if (r == 0)
             status = run(options, &config, &watched);
     }

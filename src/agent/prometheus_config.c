@@ -31,7 +31,9 @@ struct loading {
     struct prom_global global;
     struct buf ignored;
     struct map names; // of jobs, to struct yaml_node *
-    bool read_files;  // scrape_config_files
+    // scrape_config_files are read, and where they are is appended, one path a line; NULL: they are
+    // not
+    struct buf *watched;
 };
 
 // --- The root ---
@@ -156,15 +158,32 @@ static void read_job_file(struct loading *l, const char *path)
     yaml_document_erase(d);
 }
 
+static void watch(struct loading *l, struct sv path)
+{
+    buf_add_sv(l->watched, path);
+    buf_add_char(l->watched, '\n');
+}
+
+// New files of a pattern show in its directory.
+static void watch_directory(struct loading *l, const char *pattern)
+{
+    const char *slash = strrchr(pattern, '/');
+    size_t length = slash ? (size_t)(slash - pattern) : 0;
+    watch(l, !slash ? SV(".") : !length ? SV("/") : (struct sv){pattern, length});
+}
+
 // A pattern without a match is none, as in Prometheus.
 static void read_job_files(struct loading *l, const char *pattern)
 {
     glob_t found = {0};
+    watch_directory(l, pattern);
     int r = glob(pattern, 0, NULL, &found);
     if (r == GLOB_NOSPACE)
         l->reader.failure = -ENOMEM;
-    for (size_t i = 0; r == 0 && i < found.gl_pathc && !l->reader.failure; i++)
+    for (size_t i = 0; r == 0 && i < found.gl_pathc && !l->reader.failure; i++) {
+        watch(l, sv_from(found.gl_pathv[i]));
         read_job_file(l, found.gl_pathv[i]);
+    }
     globfree(&found);
 }
 
@@ -188,9 +207,9 @@ static void read_root(struct loading *l, const struct yaml_node *root)
     read_jobs(l, s.scrape_configs);
     unsigned before = r->problems;
     check_pattern(r, &s.files);
-    if (s.files.count && !l->read_files)
+    if (s.files.count && !l->watched)
         config_ignore(r, SV("scrape_config_files"));
-    for (size_t i = 0; l->read_files && r->problems == before && i < s.files.count && !r->failure;
+    for (size_t i = 0; l->watched && r->problems == before && i < s.files.count && !r->failure;
          i++) {
         char *pattern = config_path(r, sv_from(s.files.items[i]));
         if (pattern)
@@ -227,8 +246,8 @@ static int outcome(struct loading *l)
     return r->problems ? -EINVAL : 0;
 }
 
-static int read_config(const struct yaml_node *root, const char *file, bool read_files,
-                       struct prom_config **out, struct buf *errors)
+static int read_config(const struct yaml_node *root, const char *file, struct prom_config **out,
+                       struct buf *errors, struct buf *watched)
 {
     struct holder *h = calloc(1, sizeof(*h));
     if (!h)
@@ -240,7 +259,7 @@ static int read_config(const struct yaml_node *root, const char *file, bool read
         .holder = h,
         .ignored = BUF_INIT(LIMIT_PROM_IGNORED_BYTES),
         .names = MAP_INIT(LIMIT_PROM_JOBS),
-        .read_files = read_files,
+        .watched = watched,
     };
     l.reader.ignored = &l.ignored;
     read_root(&l, root);
@@ -268,19 +287,28 @@ int prom_config_parse(struct sv text, const char *file, struct prom_config **out
     struct error err = ERROR_INIT;
     if (yaml_parse(text, file, &d, &err) < 0)
         return refuse(&err, errors);
-    int r = read_config(yaml_root(d), file, false, out, errors);
+    int r = read_config(yaml_root(d), file, out, errors, NULL);
+    yaml_document_erase(d);
+    return r;
+}
+
+int prom_config_load_watched(const char *path, struct prom_config **out, struct buf *errors,
+                             struct buf *watched)
+{
+    struct yaml_document *d = NULL;
+    struct error err = ERROR_INIT;
+    if (read_document(path, &d, &err) < 0)
+        return refuse(&err, errors);
+    int r = read_config(yaml_root(d), path, out, errors, watched);
     yaml_document_erase(d);
     return r;
 }
 
 int prom_config_load(const char *path, struct prom_config **out, struct buf *errors)
 {
-    struct yaml_document *d = NULL;
-    struct error err = ERROR_INIT;
-    if (read_document(path, &d, &err) < 0)
-        return refuse(&err, errors);
-    int r = read_config(yaml_root(d), path, true, out, errors);
-    yaml_document_erase(d);
+    struct buf unused = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    int r = prom_config_load_watched(path, out, errors, &unused);
+    buf_deinit(&unused);
     return r;
 }
 

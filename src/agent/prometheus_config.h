@@ -126,6 +126,10 @@ struct prom_config {
 int must_use prom_config_parse(struct sv text, const char *file, struct prom_config **out,
                                struct buf *errors);
 int must_use prom_config_load(const char *path, struct prom_config **out, struct buf *errors);
+// The same; scrape_config_files and the directories of their patterns are appended to watched, one
+// path a line, also on failure.
+int must_use prom_config_load_watched(const char *path, struct prom_config **out,
+                                      struct buf *errors, struct buf *watched);
 struct prom_config *prom_config_ref(struct prom_config *c);
 void prom_config_unref(struct prom_config *c);
 // Prometheus durations: 1m30s, 5s, 100ms, 1d. 0, -EINVAL.

@@ -90,6 +90,18 @@ def test_counters_become_what_was_added_since_the_scrape_before(tmp_path, target
 
 # --- CloudWatch ---
 
+@pytest.mark.parametrize("debug, env", [(False, {}), (True, {}), (False, {"CWAGENT_LOG_LEVEL": "DEBUG"}), (False, {"DEBUG": "1"})])
+def test_debug_is_asked_for_as_of_the_agent(tmp_path, target, debug, env):
+    with FakeLogs(region=REGION) as logs:
+        config = configuration(RULES, endpoint=logs.url, podgpu={"spool": {"directory": ""}})
+        if debug:
+            config["agent"]["debug"] = True
+        write_files(tmp_path, config, [scrape_job(target.address)])
+        status, _, log = run_agent("--config", tmp_path / "cwagentconfig.json", "--once", env=env)
+    assert status == 0, log
+    assert ("log stream created" in log) == bool(debug or env)
+
+
 def test_events_reach_cloudwatch_logs_signed_and_in_their_group_and_stream(tmp_path, target):
     with FakeLogs(region=REGION) as logs:
         write_files(tmp_path, configuration(RULES, endpoint=logs.url,
@@ -317,6 +329,43 @@ def test_a_wrong_configuration_is_refused_and_its_repair_taken(tmp_path, target)
         write_files(tmp_path, configuration(RULES), [scrape_job(target.address, name="new", interval="300ms")])
         wait_until(lambda: [t["job"] for t in agent.targets()] == ["new"], 20, "the repair is taken")
         assert agent.page().value("podgpu_agent_config_last_reload_successful") == 1
+
+
+def test_files_of_jobs_are_watched_new_ones_too(tmp_path, target):
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+
+    def write(file, text):
+        (folder / file).write_text("scrape_configs:\n" + text)
+    write_files(tmp_path, configuration(RULES), [])
+    (tmp_path / "prometheus.yaml").write_text(f"scrape_config_files: ['{folder}/*.yaml']\n")
+    write("a.yaml", scrape_job(target.address, name="one", interval="300ms"))
+    with agent_at(tmp_path, "--output", f"file:{tmp_path}/events") as agent:
+        def jobs_are(*names):
+            wait_until(lambda: sorted(t["job"] for t in agent.targets()) == list(names), 20, f"{names} are there")
+        jobs_are("one")
+        write("a.yaml", scrape_job(target.address, name="two", interval="300ms"))
+        jobs_are("two")
+        write("b.yaml", scrape_job(target.address, name="three", interval="300ms"))
+        jobs_are("three", "two")
+        write("b.yaml", "- job_nam: x\n")
+        wait_until(lambda: reloads(agent)[1] >= 1, 20, "it is refused")
+        write("b.yaml", scrape_job(target.address, name="four", interval="300ms"))
+        jobs_are("four", "two")
+
+
+def test_another_output_or_spool_is_told_to_need_a_restart(tmp_path, target):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    jobs = [scrape_job(target.address, interval="300ms")]
+    write_files(tmp_path, configuration(RULES, podgpu={"output": f"file:{first}"}), jobs)
+    with agent_at(tmp_path) as agent:
+        events_when(first, lambda e: len(e) >= 1)
+        write_files(tmp_path, configuration(RULES, podgpu={"output": f"file:{second}", "spool": {"max_size": "1MiB"}}), jobs)
+        wait_until(lambda: "another output needs a restart" in agent.log and "another spool needs a restart" in agent.log,
+                   20, "both are told")
+        before = len(read_events(first))
+        events_when(first, lambda e: len(e) > before)
+    assert not second.exists()
 
 
 # --- Other outputs ---
