@@ -31,10 +31,8 @@
 
 static struct emf_fixture *fixture(const char *podgpu)
 {
-    return emf_fixture_new(&(struct emf_fixture_options){.config = EXTRACT("^h$"),
-                                                         .podgpu = podgpu,
-                                                         .labels = "job=\"j\"",
-                                                         .interval_s = 15});
+    return emf_fixture_new(&(struct emf_fixture_options){
+        .config = EXTRACT("^h$"), .podgpu = podgpu, .labels = "job=\"j\"", .interval_s = 15});
 }
 
 // A page of h with bounds 0.1, 0.5, 2 and +Inf.
@@ -78,8 +76,8 @@ static void a_minutes_increases_become_values_and_counts(void **state)
     buf_reset(&f->events);
     scrape(f, (double[]){2, 5, 9, 12}, 27, T0 + 60000);
     emf_flush(f->emf, T0 + 60000, true); // nothing of the minute before is in it
-    emf_fixture_expect(f, EVENT_AT("1767323100000", "",
-                                   DISTRIBUTION("1.25", "1", "1.25", "1.25", "1", "1")));
+    emf_fixture_expect(
+        f, EVENT_AT("1767323100000", "", DISTRIBUTION("1.25", "1", "1.25", "1.25", "1", "1")));
     emf_fixture_free(f);
 }
 
@@ -187,8 +185,8 @@ static void samples_that_say_nothing_are_counted(void **state)
 
 static void without_the_keys_histograms_are_dropped_by_type(void **state)
 {
-    static const char *const podgpu[] = {
-        "\"aggregate\": \"1m\"", "\"aggregate\": \"1m\", \"histograms\": \"drop\"", NULL};
+    static const char *const podgpu[] = {"\"aggregate\": \"1m\"",
+                                         "\"aggregate\": \"1m\", \"histograms\": \"drop\"", NULL};
     for (size_t i = 0; i < ARRAY_SIZE(podgpu); i++) {
         struct emf_fixture *f = fixture(podgpu[i]);
         scrape(f, (double[]){1, 2, 3, 4}, 10, T0);
@@ -222,8 +220,8 @@ static void other_labels_are_another_distribution(void **state)
     buf_reset(&f->events);
     emf_flush(f->emf, T0 + 60000, false);
     assert_non_null(strstr(buf_cstr(&f->events), "\"a\":\"x\""));
-    assert_non_null(strstr(buf_cstr(&f->events),
-                           DISTRIBUTION("0.5", "1", "0.5", "0.5", "1", "0.5") "}\n"));
+    assert_non_null(
+        strstr(buf_cstr(&f->events), DISTRIBUTION("0.5", "1", "0.5", "0.5", "1", "0.5") "}\n"));
     assert_non_null(
         strstr(buf_cstr(&f->events), DISTRIBUTION("0.5", "2", "0.5", "0.5", "2", "1") "}\n"));
     emf_fixture_check_stats(f);
