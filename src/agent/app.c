@@ -20,7 +20,7 @@
 #define ONCE_DEADLINE_NS (60 * NS_PER_S)
 #define ESTIMATE_ROUNDS 2 // counters show themselves in the second
 #define ESTIMATE_PAUSE_NS (1 * NS_PER_S)
-#define SUMMARY_LEAST_NS (60 * NS_PER_S)
+#define SUMMARY_LEAST_NS (10 * NS_PER_S)
 
 static int64_t wall_ms(void)
 {

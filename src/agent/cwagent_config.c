@@ -107,8 +107,8 @@ static const struct cw_key kubernetes_keys[] = {
     {"cluster_name", CW_TEXT, CONFIG(kubernetes_cluster_name), 1, 512,
      .kind = "string, 1 to 512 characters",
      .text = "Names the cluster where the prometheus section does not; with `--compat=cwagent` it "
-             "does so "
-             "in the default log group alone, and goes before it there."},
+             "does so in the default log group alone, and goes before it there, as "
+             "`K8S_CLUSTER_NAME` does then."},
     {NULL},
 };
 static const struct cw_section kubernetes_section = {
@@ -229,9 +229,12 @@ static void set_defaults(struct cw_reader *r, struct cw_values *v)
         r->failure = failure;
 }
 
-static void finish(struct cw_values *v)
+static void finish(struct cw_reader *r, struct cw_values *v)
 {
     struct cw_config *c = &v->config;
+    const char *cluster = cw_environment_find(v->from, "K8S_CLUSTER_NAME");
+    if (c->compat && !c->kubernetes_cluster_name && cluster && *cluster)
+        c->kubernetes_cluster_name = cw_copy(r, sv_from(cluster));
     c->flush_ns = v->flush_s * NS_PER_S;
     c->role_arn = v->logs_role ? v->logs_role : v->agent_role;
     c->add_host = !v->omit_hostname;
@@ -321,7 +324,7 @@ int cw_config_parse(const struct cw_text *texts, size_t count, const struct cw_s
     set_defaults(&r, &h->values);
     if (!r.failure)
         read_texts(&r, texts, count, &h->values);
-    finish(&h->values);
+    finish(&r, &h->values);
     h->values.config.ignored = cw_copy(&r, buf_sv(&ignored));
     int result = ignored.error ? -ENOMEM : outcome(&r, count ? texts[0].file : "configuration");
     buf_deinit(&ignored);

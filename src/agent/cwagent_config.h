@@ -76,8 +76,8 @@ struct cw_config {
     // logs.metrics_collected.prometheus
     bool has_prometheus; // the section is there
     char *cluster_name;  // NULL: to be found
-    // logs.metrics_collected.kubernetes.cluster_name, which names the cluster in the agent's
-    // default log group (compat); NULL
+    // logs.metrics_collected.kubernetes.cluster_name, with compat else K8S_CLUSTER_NAME, which
+    // names the cluster in the agent's default log group (compat); NULL
     char *kubernetes_cluster_name;
     char *log_group; // may hold {Placeholders}; NULL: the default with the cluster's name
     // One of the two: a path (absolute), or the text that an env: reference gave and its name for

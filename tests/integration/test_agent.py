@@ -90,6 +90,25 @@ def test_counters_become_what_was_added_since_the_scrape_before(tmp_path, target
 
 # --- CloudWatch ---
 
+@pytest.mark.parametrize("arguments, kubernetes, env, named", [
+    ((), "theirs", {"K8S_CLUSTER_NAME": "environment"}, CLUSTER),
+    (("--compat=cwagent",), "theirs", {"K8S_CLUSTER_NAME": "environment"}, "theirs"),
+    (("--compat=cwagent",), None, {"K8S_CLUSTER_NAME": "environment"}, "environment"),
+    (("--compat=cwagent",), None, {}, CLUSTER),
+])
+def test_the_default_group_names_the_cluster_of_its_section_or_with_compat_of_another(
+        tmp_path, target, arguments, kubernetes, env, named):
+    with FakeLogs(region=REGION) as logs:
+        config = configuration(RULES, endpoint=logs.url, podgpu={"spool": {"directory": ""}})
+        if kubernetes:
+            config["logs"]["metrics_collected"]["kubernetes"] = {"cluster_name": kubernetes}
+        write_files(tmp_path, config, [scrape_job(target.address)])
+        status, _, log = run_agent("--config", tmp_path / "cwagentconfig.json", "--once", *arguments, env=env)
+        assert status == 0, log
+        [event] = logs.messages(f"/aws/containerinsights/{named}/prometheus", "app")
+    assert json.loads(event)["ClusterName"] == CLUSTER
+
+
 @pytest.mark.parametrize("debug, env", [(False, {}), (True, {}), (False, {"CWAGENT_LOG_LEVEL": "DEBUG"}), (False, {"DEBUG": "1"})])
 def test_debug_is_asked_for_as_of_the_agent(tmp_path, target, debug, env):
     with FakeLogs(region=REGION) as logs:
@@ -272,6 +291,16 @@ def test_estimate_tells_custom_metrics_and_log_and_sends_nothing(tmp_path, targe
     gigabytes = float(re.search(r"^log in 30 days: +([0-9.]+) GB$", out, re.M)[1])
     # Two events of some 350 bytes a minute.
     assert 43200 * 2 * 250 / 1e9 < gigabytes < 43200 * 2 * 500 / 1e9
+
+
+def test_a_line_of_the_start_tells_custom_metrics_and_log(tmp_path, target):
+    write_files(tmp_path, configuration(RULES), [scrape_job(target.address, interval="1s")])
+    with agent_at(tmp_path, "--output", f"file:{tmp_path}/events") as agent:
+        wait_until(lambda: "what this configuration makes" in agent.log, 60, "the line is there")
+        [line] = [line for line in agent.log.splitlines() if "what this configuration makes" in line]
+    assert "custom_metrics=1" in line
+    # One event of some 350 bytes a second; how many a loaded machine made of it is not judged.
+    assert 0 < float(re.search(r'log_gb_in_30_days="?([0-9.]+)', line)[1]) < 30 * 86400 * 500 / 1e9
 
 
 @pytest.mark.parametrize("aggregate, events, least, most", [("0s", 12 * 43200, 250, 400), ("1m", 43200, 300, 500)])
