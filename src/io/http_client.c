@@ -5,7 +5,8 @@
 // an owner may free, start and cancel as it likes.
 //
 // Invariants: a call is in exactly one list of its client; only running calls are known to the
-// multi handle; an easy handle has one owner, the call or the handle it was started with.
+// multi handle. An easy handle lives as long as its call: it holds some 20 KiB, and connections
+// belong to the multi handle.
 #include "io/http_client.h"
 
 #include <assert.h>
@@ -45,7 +46,7 @@ static void call_unlink(struct http_call *call)
     call->list = NULL;
 }
 
-// Gives the easy handle back: to its struct http_handle, or to libcurl.
+// The connection stays, where there is a struct http_handle to keep it for.
 static void call_release_easy(struct http_call *call)
 {
     struct http_client *c = call->client;
@@ -53,14 +54,9 @@ static void call_release_easy(struct http_call *call)
         return;
     if (call->list == &c->running)
         (void)c->curl->multi_remove_handle(c->multi, call->easy);
-    if (call->handle) {
-        c->curl->easy_reset(call->easy); // the connection stays
-        call->handle->call = NULL;
-        call->handle = NULL;
-    } else {
-        c->curl->easy_cleanup(call->easy);
-    }
-    call->easy = NULL;
+    if (call->handle)
+        TAKE_PTR(call->handle)->call = NULL;
+    c->curl->easy_cleanup(TAKE_PTR(call->easy));
     http_client_setup_deinit(call, c->curl);
 }
 
@@ -319,7 +315,6 @@ static void detach_handles(struct http_client *c)
     struct http_handle *next;
     for (struct http_handle *h = c->handles; h; h = next) {
         next = h->next;
-        c->curl->easy_cleanup(h->easy);
         *h = (struct http_handle){0};
     }
 }
@@ -350,11 +345,6 @@ struct http_handle *http_handle_new(struct http_client *c)
     struct http_handle *h = calloc(1, sizeof(*h));
     if (!h)
         return NULL;
-    h->easy = c->curl->easy_init();
-    if (!h->easy) {
-        free(h);
-        return NULL;
-    }
     h->client = c;
     h->next = c->handles;
     if (h->next)
@@ -372,9 +362,7 @@ void http_handle_free(struct http_handle *h)
     struct http_client *c = h->client;
     if (c) {
         if (h->call)
-            h->call->handle = NULL; // which owns the easy handle now
-        else
-            c->curl->easy_cleanup(h->easy);
+            h->call->handle = NULL;
         if (h->previous)
             h->previous->next = h->next;
         else
@@ -388,18 +376,16 @@ void http_handle_free(struct http_handle *h)
     free(h);
 }
 
-// An easy handle for the call: the handle's, taken from a call already told if need be.
 static int take_easy(struct http_client *c, struct http_handle *handle, struct http_call *call)
 {
-    if (!handle) {
-        call->easy = c->curl->easy_init();
-        return call->easy ? 0 : -ENOMEM;
-    }
-    if (handle->call)
-        call_release_easy(handle->call);
-    call->easy = handle->easy;
+    if (handle && handle->call)
+        call_release_easy(handle->call); // told already
+    call->easy = c->curl->easy_init();
+    if (!call->easy)
+        return -ENOMEM;
     call->handle = handle;
-    handle->call = call;
+    if (handle)
+        handle->call = call;
     return 0;
 }
 

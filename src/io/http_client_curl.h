@@ -15,7 +15,6 @@
     X(getdate)                                                                                     \
     X(easy_init)                                                                                   \
     X(easy_cleanup)                                                                                \
-    X(easy_reset)                                                                                  \
     X(easy_setopt)                                                                                 \
     X(easy_getinfo)                                                                                \
     X(easy_strerror)                                                                               \

@@ -24,15 +24,14 @@ struct http_client {
 
 struct http_handle {
     struct http_client *client; // NULL: freed before
-    CURL *easy;
-    struct http_call *call; // the last one that used easy, NULL: none
+    struct http_call *call;     // the last one, as long as it has an easy handle; NULL: none
     struct http_handle *previous, *next;
 };
 
 struct http_call {
     struct http_client *client; // NULL: freed before
-    struct http_handle *handle; // owner of easy; NULL: this call is
-    CURL *easy;                 // NULL: not ours any more
+    struct http_handle *handle; // NULL: none, and the connection is not kept
+    CURL *easy;                 // NULL: done with
     struct http_call **list, *previous, *next;
     int (*data)(void *user, struct sv piece);
     void (*done)(void *user, const struct http_client_response *response);
