@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exporter's numbers, each beside its target. script/bench starts it; machines are noisy, so read ratios first."""
 import contextlib
-import json
 import mmap
 import os
 import pathlib
@@ -18,18 +17,14 @@ import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "sim")]
+from common import ROOT, bare_server, cpu_us, process_cpu_us, row  # noqa: E402, puts the tests' modules on the path
+import agent_bench  # noqa: E402
 from harness import BUILD, exporter_on  # noqa: E402
 from measure import STOCK, Client, memory_kib, pss_kib, soak, wide_counters  # noqa: E402
 
 CLIENTS = 4  # keep-alive scrapers while memory is measured
 WIDE = BUILD / "bench-counters.csv"
 PAIRS = 5  # of runs of the exporter and the bare server in turn
-
-
-def row(what, measured, target="-"):
-    print(f"| {what} | {measured} | {target} |", flush=True)
 
 
 # --- A node and what is read of its processes ---
@@ -49,11 +44,6 @@ def waits(pid):
     """How often the main thread went to sleep."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M)[1])
-
-
-def cpu_us(pid):
-    """Run time of the main thread as the scheduler counts it."""
-    return int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
 
 
 # --- Pages, memory, start ---
@@ -111,22 +101,6 @@ def load(port, pid, *gzip, seconds=2):
     cpu = process_cpu_us(pid) - cpu
     n = {k: int(v) for k, v in re.findall(r"^(\w+)=(\d+)$", text, re.M)}
     return n["scrapes"] * 1e9 / n["took_ns"], n["p99_ns"] / 1e6, cpu / n["scrapes"]
-
-
-def process_cpu_us(pid):
-    return sum(cpu_us(f"{pid}/task/{t}") for t in os.listdir(f"/proc/{pid}/task"))
-
-
-@contextlib.contextmanager
-def bare_server(body):
-    path = BUILD / "bench-page"
-    path.write_bytes(body)
-    server = subprocess.Popen([BUILD / "bench" / "bare_server", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        yield int(server.stdout.readline()), server.pid
-    finally:
-        server.stdin.close()
-        server.wait(10)
 
 
 def bench_scrape():
@@ -228,18 +202,6 @@ def vendor_us(node):
     return sum(ns for name, (_, ns) in node.counts().items() if name.startswith("nvml")) / 1000
 
 
-def bench_agent_series():
-    text = subprocess.run([BUILD / "bench" / "bench_series", ROOT / "tests" / "blog" / "metrics.txt"],
-                          capture_output=True, text=True, check=True).stdout
-    for line in text.splitlines():
-        n = {k: float(v) for k, v in re.findall(r"(\w+)=([\d.]+)", line)}
-        name = f"{n['gpus']:.0f} GPUs of the post's page, {n['samples']:.0f} samples, {n['page_bytes'] / 1024:.0f} KiB"
-        row(f"agent: text to series to a sink, {name}",
-            f"{1e9 / n['known_ns']:,.0f} samples/s (the parser alone {1e9 / n['parser_ns']:,.0f}; all new {1e9 / n['new_ns']:,.0f})",
-            ">= 5,000,000")
-        row("... memory of the table", f"{n['series_bytes']:.0f} B a series")
-
-
 def bench_soak():
     """10^6 samples through the engines, then the real programs for ten minutes at 10 samples a second."""
     for name, samples, instances, counters in (("8 GPUs x stock counters", 1000000, 0, STOCK),
@@ -260,65 +222,13 @@ def bench_soak():
         row("memory of the programs' own over 6,000 samples", f"{sizes[0]} KiB, at the end {sizes[-1] - sizes[0]:+} KiB", "flat")
 
 
-def bench_emf():
-    rates = []
-    for _ in range(PAIRS):
-        rate, size, _ = subprocess.run([BUILD / "bench" / "bench_emf"], check=True, capture_output=True, text=True).stdout.split()
-        rates.append(int(rate))
-    row("agent: exposition → relabelled → EMF, of one core", f"{statistics.median(rates) / 1e6:.2f} M samples/s ({size} B each)", ">= 2.5 M")
-
-
-def targets_page(series):
-    return "".join(f'DCGM_FI_DEV_METRIC_{i % 20}{{gpu="{i // 20}",UUID="GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",'
-                   f'device="nvidia{i // 20}",modelName="NVIDIA A10G",Hostname="ip-10-0-0-{i}"}} {i * 1.5}\n'
-                   for i in range(series)).encode()
-
-
-def scraping(targets, series, seconds=10):
-    """(CPU seconds a second, Pss KiB, targets up, scrapes a second, CPU us a scrape) of a scraper with an interval of 1 s."""
-    with bare_server(targets_page(series)) as (port, _), tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder, "prometheus.yaml")
-        groups = json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": {"__param_n": str(i), "n": str(i)}}
-                             for i in range(targets)])
-        config.write_text(f"scrape_configs: [{{job_name: bench, scrape_interval: 1s, static_configs: {groups}}}]")
-        scraper = subprocess.Popen([BUILD / "bench" / "bench_targets", config], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True)
-
-        def stats():
-            print("view", file=scraper.stdin, flush=True)
-            return json.loads(scraper.stdout.readline())["stats"]
-
-        time.sleep(3)
-        before, cpu, start = stats(), process_cpu_us(scraper.pid), time.monotonic()
-        time.sleep(seconds)
-        cpu, took, after = process_cpu_us(scraper.pid) - cpu, time.monotonic() - start, stats()
-        pss = pss_kib(scraper.pid)
-        scraper.stdin.close()
-        scraper.wait(10)
-        scrapes = after["scrapes"] - before["scrapes"]
-        return cpu / 1e6 / took, pss, after["up"], scrapes / took, (cpu / scrapes if scrapes else 0)
-
-
-def bench_agent_targets():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    _, one, _, _, _ = scraping(1, 1, 3)
-    _, empty, _, _, _ = scraping(1000, 1, 3)
-    cpu, full, up, rate, _ = scraping(1000, 200)
-    row("agent: 1,000 targets x 200 series each second, scraped and looked up",
-        f"{cpu:.2f} core at {rate:,.0f} scrapes/s, {up} up", "<= 0.25 core (with its sinks)")
-    row("... memory", f"{one / 1024:.1f} MiB with one target, {(empty - one) / 999:.1f} KiB a target, "
-        f"{(full - empty) * 1024 / 199000:.0f} B a series, {full / 1024:.0f} MiB in all", "14 MiB + 12 KiB a target + 300 B a series")
-    cpu, _, _, _, each = scraping(1, 36000, 5)
-    row(f"... one page of {len(targets_page(36000)) / 1e6:.1f} MB, all of it on the loop", f"{each / 1000:.1f} ms a scrape")
-
-
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
-           "clients": bench_clients, "cpu": bench_cpu, "emf": bench_emf,
-           "agent_series": bench_agent_series, "agent_targets": bench_agent_targets, "soak": bench_soak}
+           "clients": bench_clients, "cpu": bench_cpu, **agent_bench.BENCHES, "soak": bench_soak}
+BY_NAME = ("soak", "agent_churn")  # they take long
 
 
 def main():
-    names = sys.argv[1:] or [n for n in BENCHES if n != "soak"]
+    names = sys.argv[1:] or [n for n in BENCHES if n not in BY_NAME]
     unknown = [n for n in names if n not in BENCHES]
     if unknown:
         sys.exit(f"script/bench: no benchmark '{unknown[0]}'; there are {' '.join(BENCHES)}")
