@@ -63,6 +63,21 @@ def test_in_a_container_the_namespace_is_container_insights(tmp_path, target):
     assert json.loads(out)["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "ContainerInsights/Prometheus"
 
 
+@pytest.mark.parametrize("compat", [(), ("--compat=cwagent",)])
+def test_a_labelkeep_loses_no_target_and_a_job_name_is_no_template(tmp_path, target, compat):
+    """What the CloudWatch agent keeps of a target among its labels is not there for rules to remove or expand."""
+    rules = declaration(["^temp$"], [["site"], ["job"]], label="prom_metric_type", matcher="^gauge$")
+    keeps = "    labels: {site: x}\n  relabel_configs:\n  - {action: labelkeep, regex: 'site|__.*'}\n"
+    write_files(tmp_path, configuration(rules), [scrape_job(target.address, name="a", more=keeps),
+                                                 scrape_job(target.address, name="'b$1c'")])
+    status, out, _ = once(tmp_path, *compat)
+    assert status == 0
+    kept, named = sorted(map(json.loads, out.splitlines()), key=lambda e: "job" in e)
+    own = {"ClusterName": CLUSTER, "gpu": "0", "instance": target.address, "prom_metric_type": "gauge", "temp": 42}
+    assert own.items() <= kept.items() and (kept["site"], kept["JobName"]) == ("x", "default")
+    assert own.items() <= named.items() and named["job"] == "b$1c" and "JobName" not in named
+
+
 def test_compat_gives_the_agents_own_form(tmp_path, target):
     write_files(tmp_path, configuration(RULES, units={"temp": "None"}), [scrape_job(target.address)])
     status, out, _ = once(tmp_path, "--compat=cwagent")
