@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 static int load_prometheus(const struct agent_options *options, const struct cw_config *cw,
                            struct prom_config **out, struct buf *errors, struct buf *watched)
 {
@@ -17,6 +19,31 @@ static int load_prometheus(const struct agent_options *options, const struct cw_
     buf_add_str(watched, path);
     buf_add_char(watched, '\n');
     return prom_config_load_watched(path, out, errors, watched);
+}
+
+// The JSON is refused; what is wrong with the other file is told all the same.
+static int check_prometheus_alone(const struct agent_options *options, const char *path,
+                                  struct buf *errors)
+{
+    struct prom_config *prom = NULL;
+    if (options->flags.prometheus_config[0] != '\0')
+        path = options->flags.prometheus_config;
+    int r = path[0] != '\0' ? prom_config_load(path, &prom, errors) : 0;
+    prom_config_unref(prom);
+    return r == -ENOMEM ? r : -EINVAL;
+}
+
+static int load_json(const struct agent_options *options, const struct cw_sources *from,
+                     struct cw_config **out, struct buf *errors, struct buf *warnings)
+{
+    struct buf path = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
+    struct cw_sources with_path = *from;
+    with_path.prometheus_path = &path;
+    int r = cw_config_load(&with_path, out, errors, warnings);
+    if (r == -EINVAL)
+        r = check_prometheus_alone(options, buf_cstr(&path), errors);
+    buf_deinit(&path);
+    return r;
 }
 
 static int check_section(const struct cw_config *cw, const struct agent_options *options,
@@ -67,7 +94,7 @@ int agent_config_load(const struct agent_options *options, char *const *environm
         .environment = environment,
         .compat = options->compat,
     };
-    int r = cw_config_load(&from, &c.cw, errors, warnings);
+    int r = load_json(options, &from, &c.cw, errors, warnings);
     if (r < 0) {
         cw_sources_add_watched(&from, watched); // it may be mended there
         return r;

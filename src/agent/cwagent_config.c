@@ -232,6 +232,8 @@ static void set_defaults(struct cw_reader *r, struct cw_values *v)
 static void finish(struct cw_reader *r, struct cw_values *v)
 {
     struct cw_config *c = &v->config;
+    if (v->from->prometheus_path && c->prometheus_path)
+        buf_add_str(v->from->prometheus_path, c->prometheus_path);
     const char *cluster = cw_environment_find(v->from, "K8S_CLUSTER_NAME");
     if (c->compat && !c->kubernetes_cluster_name && cluster && *cluster)
         c->kubernetes_cluster_name = cw_copy(r, sv_from(cluster));

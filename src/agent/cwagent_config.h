@@ -120,6 +120,9 @@ struct cw_sources {           // where configuration may come from; all borrowed
     const char *root;         // prepended to the agent's own places, for tests; "" or NULL
     char *const *environment; // NULL-ended "NAME=value"
     bool compat;
+    // Not NULL: the path of prometheus.yaml is appended, if the JSON says it, also when the JSON is
+    // refused.
+    struct buf *prometheus_path;
 };
 
 // Looks where the agent looks: --config, else the directory /etc/cwagentconfig, else

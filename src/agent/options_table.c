@@ -44,7 +44,7 @@ static const struct option_row rows[] = {
            "As --check, and say why a job or a declaration can match nothing. Status 1 when there "
            "is something to say."),
     SWITCH("estimate", "PODGPU_AGENT_ESTIMATE", estimate, TASK,
-           "Scrape every target once, say how many custom metrics and how much log the "
+           "Scrape every target twice, say how many custom metrics and how much log the "
            "configuration makes, end. Nothing is sent."),
     TEXT("listen", "PODGPU_AGENT_LISTEN", listen, ":9401", HTTP,
          "Where /metrics, /targets, /livez and /readyz are served: host:port, :port or unix:/path; "

@@ -89,7 +89,8 @@ def test_check_tells_every_problem_of_both_files_at_once(tmp_path):
     status, out, _ = check(tmp_path)
     assert status == 1
     for where, what in (("cwagentconfig.json:", "label_sep"), ("cwagentconfig.json:", "force_flush_interval"),
-                        ("cwagentconfig.json:", "metric_selectors")):
+                        ("cwagentconfig.json:", "metric_selectors"),
+                        ("prometheus.yaml:7:13:", "app"), ("prometheus.yaml:8:3:", "scrape_intervall")):
         assert any(line.startswith(f"{tmp_path}/{where}") and what in line for line in out.splitlines()), out
 
 
@@ -97,9 +98,9 @@ def test_check_tells_problems_of_prometheus_yaml_with_their_place(tmp_path):
     write_files(tmp_path, GOOD, [scrape_job("127.0.0.1:1"), "- job_name: app\n  scrape_intervall: 5s\n"])
     status, out, _ = check(tmp_path)
     assert status == 1
-    assert [line.split(" ")[0] for line in out.splitlines()] == [f"{tmp_path}/prometheus.yaml:{n}:" + c for n, c in
-                                                                 ((8, "3:"), (7, "13:"))] or \
-        ("scrape_intervall" in out and "app" in out), out
+    assert sorted(line.split(" ")[0] for line in out.splitlines()) == [f"{tmp_path}/prometheus.yaml:{at}:"
+                                                                       for at in ("7:13", "8:3")], out
+    assert "scrape_intervall" in out and "app" in out
 
 
 def test_a_wrong_configuration_does_not_start(tmp_path):
