@@ -29,6 +29,7 @@ struct agent {
     struct aws_credentials *credentials;
     char region[64];   // "" not known
     char cluster[256]; // "" none
+    bool place_failed; // what a reload said of it could not be taken in
 
     // app_ship.c
     struct aws_logs *logs;     // NULL: nothing goes to CloudWatch
@@ -69,8 +70,8 @@ int must_use agent_discover(struct agent *a); // from the configuration in force
 
 // app_place.c
 void agent_find_place(struct agent *a); // then agent_begin or agent_fail
-int must_use agent_set_place(struct agent *a,
-                             struct error *err);  // after a reload: what the new configuration says
+// After a reload: what the new configuration says, where it differs from the one before.
+int must_use agent_set_place(struct agent *a, const struct cw_config *before_cw, struct error *err);
 const char *agent_cluster(const struct agent *a); // NULL: none
 
 // app_ship.c
@@ -86,6 +87,7 @@ bool agent_sends_to_cloudwatch(const struct agent *a);
 int agent_reload(struct agent *a, const char *why);
 int must_use agent_watch_files(struct agent *a, const struct buf *paths); // one a line
 void agent_log_lines(bool is_error, const struct buf *lines);
+bool agent_texts_differ(const char *a, const char *b); // NULL is as good as ""
 
 // app_page.c, app_metrics.c
 void agent_handle(void *user, struct http_request *request);

@@ -98,15 +98,28 @@ void agent_find_place(struct agent *a)
         agent_fail(a, "start failed", strerror(-r));
 }
 
-// What was found before stays where the configuration says nothing.
-int agent_set_place(struct agent *a, struct error *err)
+static bool ways_differ(const struct agent *a, const struct cw_config *before)
+{
+    const struct cw_config *cw = a->config.cw;
+    return (cw->region && agent_texts_differ(cw->region, a->region)) ||
+           agent_texts_differ(cw->role_arn, before->role_arn) ||
+           agent_texts_differ(cw->endpoint_override, before->endpoint_override) ||
+           cw->use_dualstack != before->use_dualstack ||
+           cw->retention_days != before->retention_days;
+}
+
+// What was found before stays where the configuration says nothing. A way to CloudWatch that is the
+// same stays too: another one would cancel the requests under way, whose batches would be sent
+// twice, and forget that the service asked for patience.
+int agent_set_place(struct agent *a, const struct cw_config *before_cw, struct error *err)
 {
     const struct cw_config *cw = a->config.cw;
     const char *cluster = cluster_given(a);
     if (cluster)
         sv_copy(a->cluster, sizeof(a->cluster), sv_from(cluster));
-    if (!agent_sends_to_cloudwatch(a))
+    if (!agent_sends_to_cloudwatch(a) || (!a->place_failed && !ways_differ(a, before_cw)))
         return 0;
+    a->place_failed = true; // until it is taken in
     if (cw->region)
         sv_copy(a->region, sizeof(a->region), sv_from(cw->region));
     struct aws_credentials *before = a->credentials;
@@ -122,5 +135,6 @@ int agent_set_place(struct agent *a, struct error *err)
         return r;
     }
     aws_credentials_free(before);
+    a->place_failed = false;
     return 0;
 }

@@ -47,7 +47,7 @@ int agent_watch_files(struct agent *a, const struct buf *paths)
     return r;
 }
 
-static bool texts_differ(const char *a, const char *b)
+bool agent_texts_differ(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") != 0;
 }
@@ -57,7 +57,7 @@ static bool outputs_differ(const struct agent_config *a, const struct agent_conf
     bool differ = a->output_count != b->output_count;
     for (size_t i = 0; !differ && i < a->output_count; i++)
         differ = a->outputs[i].kind != b->outputs[i].kind ||
-                 texts_differ(a->outputs[i].where, b->outputs[i].where);
+                 agent_texts_differ(a->outputs[i].where, b->outputs[i].where);
     return differ;
 }
 
@@ -67,7 +67,7 @@ static void warn_of_restart(const struct agent *a, const struct agent_config *ne
     const struct cw_config *was = a->config.cw, *is = next->cw;
     if (outputs_differ(&a->config, next))
         log_warn("another output needs a restart");
-    if (texts_differ(was->spool_directory, is->spool_directory) ||
+    if (agent_texts_differ(was->spool_directory, is->spool_directory) ||
         was->spool_max_bytes != is->spool_max_bytes ||
         was->spool_max_age_ns != is->spool_max_age_ns)
         log_warn("another spool needs a restart");
@@ -93,7 +93,7 @@ static void take(struct agent *a, struct agent_config *next)
     a->config.prom = TAKE_PTR(next->prom);
     a->emptiness_told = false;
     struct error err = ERROR_INIT;
-    int r = agent_set_place(a, &err);
+    int r = agent_set_place(a, before.cw, &err);
     if (r == 0 && a->emf)
         r = take_scraping(a);
     if (a->delivery)
