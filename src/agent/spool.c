@@ -272,17 +272,12 @@ static void make_room(struct spool *s, size_t bytes)
             return;
 }
 
-int spool_append(struct spool *s, char *record, size_t bytes, struct spool_ref *out)
+static int append(struct spool *s, char *record, size_t bytes, struct spool_ref *out)
 {
-    assert(bytes > SPOOL_HEADER_BYTES && bytes <= SPOOL_RECORD_BYTES_MAX);
-    struct spool_segment *g = active_segment(s);
-    if (g && g->bytes + bytes > s->segment_bytes && g->bytes > 0)
-        seal(s);
-    make_room(s, bytes);
     int r = s->active >= 0 ? 0 : make_segment(s);
     if (r < 0)
         return r;
-    g = active_segment(s);
+    struct spool_segment *g = active_segment(s);
     assert(g);
     spool_record_seal(record, bytes, s->next_sequence);
     r = write_at(s->active, record, bytes, g->bytes);
@@ -297,6 +292,22 @@ int spool_append(struct spool *s, char *record, size_t bytes, struct spool_ref *
     g->waiting++;
     s->total_bytes += bytes;
     return 0;
+}
+
+int spool_append(struct spool *s, char *record, size_t bytes, struct spool_ref *out)
+{
+    assert(bytes > SPOOL_HEADER_BYTES && bytes <= SPOOL_RECORD_BYTES_MAX);
+    struct spool_segment *g = active_segment(s);
+    if (g && g->bytes + bytes > s->segment_bytes && g->bytes > 0)
+        seal(s);
+    make_room(s, bytes);
+    int r = append(s, record, bytes, out);
+    g = active_segment(s);
+    if (r == 0 || !g || g->bytes == 0 || g->waiting > 0)
+        return r;
+    // On a full disk, records that are done with have the room for this one.
+    seal(s);
+    return append(s, record, bytes, out);
 }
 
 int spool_sync(struct spool *s)
