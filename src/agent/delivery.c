@@ -327,6 +327,8 @@ int delivery_new(const struct delivery_options *o, struct delivery **out, struct
         return r;
     }
     d->stats.was_unclean = d->disk && spool_was_unclean(d->disk->spool);
+    if (d->stats.was_unclean)
+        log_warn("the process before did not end in order, events that it held in memory are lost");
     delivery_set_flush(d, o->flush_ns);
     disk_start(d);
     *out = d;
@@ -395,8 +397,11 @@ void delivery_set_logs(struct delivery *d, struct aws_logs *logs)
 
 void delivery_set_flush(struct delivery *d, uint64_t flush_ns)
 {
-    d->flush_ns = flush_ns > NS_PER_MS ? flush_ns : NS_PER_MS;
-    loop_timer_set(d->flush, d->flush_ns, d->flush_ns);
+    uint64_t next_ns = flush_ns > NS_PER_MS ? flush_ns : NS_PER_MS;
+    if (next_ns == d->flush_ns) // hangups in a row must not put the flush off for ever
+        return;
+    d->flush_ns = next_ns;
+    loop_timer_set(d->flush, next_ns, next_ns);
 }
 
 void delivery_drain(struct delivery *d, uint64_t deadline_ns)

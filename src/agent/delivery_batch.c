@@ -256,6 +256,23 @@ static void shift_oldest_live(struct delivery *d)
     queue_insert(&oldest->backlog, b);
 }
 
+static bool is_held_up(const struct stream *s)
+{
+    const struct delivery *d = s->delivery;
+    return s->attempts > 0 || !d->logs || loop_now_ns(d->loop) < d->gate_ns;
+}
+
+// What waited through an outage is not live any more: what is made after it must not queue behind.
+static void shift_all_live(struct stream *s)
+{
+    for (struct batch *b; (b = queue_pop(&s->live));) {
+        s->delivery->loaded_bytes -= b->ref.segment ? b->ref.bytes : 0;
+        b->is_backlog = true;
+        batch_unload(b);
+        queue_insert(&s->backlog, b);
+    }
+}
+
 void batch_enqueue(struct batch *b)
 {
     struct delivery *d = b->stream->delivery;
@@ -268,6 +285,8 @@ void batch_enqueue(struct batch *b)
         batch_unload(b);
         queue_insert(&b->stream->backlog, b);
     } else {
+        if (is_held_up(b->stream))
+            shift_all_live(b->stream);
         queue_insert(&b->stream->live, b);
         d->loaded_bytes += is_on_disk ? b->ref.bytes : 0;
         if (d->loaded_bytes > LIMIT_DELIVERY_LOADED_BYTES)

@@ -24,7 +24,7 @@ struct batch {
     uint64_t samples;     // of those that are left
     uint64_t order;       // of age
     int64_t first_ms, last_ms;
-    bool is_backlog; // of an earlier process, or its first try failed
+    bool is_backlog; // of an earlier process, its first try failed, or it waited through an outage
     bool was_tried;  // by this process
     bool is_loading; // a disk job reads it
     bool is_dropped; // its segment is gone while it was in flight

@@ -417,6 +417,39 @@ static void live_batches_go_first_and_backlog_at_half_the_rate(void **state)
     (void)backlog;
 }
 
+static void answer_after_a_second(struct request *r)
+{
+    r->answer_after_ns = NS_PER_S;
+}
+
+static void what_waited_through_an_outage_does_not_hold_up_what_comes_after(void **state)
+{
+    fail_with(LOGS_RETRY, true);
+    for (unsigned i = 0; i < 300; i++) {
+        world_add("a", 0, 1, 10);
+        world_run(NS_PER_S);
+    }
+    world.answer = answer_after_a_second;
+    world_run(61 * NS_PER_S); // it wakes up
+    uint32_t id = world_add("a", 0, 1, 10);
+    world_run(5 * NS_PER_S);
+    assert_int_equal(world.seen[id], 1);
+    assert_true(world_stats().waiting_events > 200);
+    settle();
+    assert_int_equal(world_lost(), 0);
+}
+
+// A reload sets it again, and many come in a row.
+static void a_flush_that_is_set_again_is_not_put_off(void **state)
+{
+    uint32_t id = world_add("a", 0, 1, 10);
+    for (unsigned i = 0; i < 30; i++) {
+        delivery_set_flush(world.delivery, NS_PER_S);
+        world_run(100 * NS_PER_MS);
+    }
+    assert_int_equal(world.seen[id], 1);
+}
+
 static void batches_of_a_stream_keep_their_order(void **state)
 {
     for (unsigned i = 0; i < 200; i++) {
@@ -682,6 +715,8 @@ int main(void)
         T(events_that_the_service_threw_away_are_counted_with_their_samples),
         T(an_answer_that_was_lost_makes_counted_duplicates),
         T(live_batches_go_first_and_backlog_at_half_the_rate),
+        T(what_waited_through_an_outage_does_not_hold_up_what_comes_after),
+        T(a_flush_that_is_set_again_is_not_put_off),
         T(batches_of_a_stream_keep_their_order),
         T(backlog_follows_oldest_first),
         T(batches_that_grew_too_old_are_lost),
