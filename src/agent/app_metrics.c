@@ -179,6 +179,12 @@ static void add_delivery(struct page *p, const struct agent *a)
     aws_logs_get_stats(a->logs, &l);
     counter(p, "podgpu_agent_events_total", s.events, "Events given to delivery.");
     counter(p, "podgpu_agent_samples_total", s.samples, "Samples in them.");
+    counter(p, "podgpu_agent_recovered_events_total", s.recovered_events,
+            "Events that an earlier process left in the spool.");
+    counter(p, "podgpu_agent_recovered_samples_total", s.recovered_samples, "Samples in them.");
+    gauge(p, "podgpu_agent_waiting_events", s.waiting_events,
+          "Events not yet delivered or lost: given and recovered ones less those.");
+    gauge(p, "podgpu_agent_waiting_samples", s.waiting_samples, "Samples in them.");
     counter(p, "podgpu_agent_delivered_events_total", s.delivered_events,
             "Events that CloudWatch Logs has taken.");
     counter(p, "podgpu_agent_delivered_samples_total", s.delivered_samples, "Samples in them.");
