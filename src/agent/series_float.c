@@ -10,19 +10,6 @@
 
 #define EXPONENT_FROM 6 // num_print_double has it from 21 only
 
-static bool is_special(struct sv s, double *out)
-{
-    bool sign = s.len && (s.ptr[0] == '-' || s.ptr[0] == '+');
-    struct sv word = sv_sub(s, sign, s.len);
-    if (sv_equals_nocase(word, SV("inf")) || sv_equals_nocase(word, SV("infinity")))
-        *out = s.ptr[0] == '-' ? -HUGE_VAL : HUGE_VAL;
-    else if (!sign && sv_equals_nocase(word, SV("nan")))
-        *out = (double)NAN;
-    else
-        return false;
-    return true;
-}
-
 // "1234567.5" to "1.2345675e+06". digits: of the part before the point.
 static unsigned to_exponent(char *text, unsigned length, unsigned digits, unsigned start)
 {
@@ -44,7 +31,7 @@ static unsigned to_exponent(char *text, unsigned length, unsigned digits, unsign
 unsigned series_normalise_number(struct sv s, char out[SERIES_NUMBER_BYTES])
 {
     double v;
-    if (num_parse_double(s, &v) < 0 && !is_special(s, &v))
+    if (num_parse_double(s, &v) < 0 && !num_parse_special_go(s, &v))
         return 0;
     v += 0.0; // no negative zero
     unsigned length = num_print_double(out, v);

@@ -113,6 +113,19 @@ static int strip_underscores(struct sv s, bool after_prefix, char *out, size_t o
     return 0;
 }
 
+bool num_parse_special_go(struct sv s, double *out)
+{
+    bool sign = s.len && (s.ptr[0] == '-' || s.ptr[0] == '+');
+    struct sv word = sv_sub(s, sign, s.len);
+    if (sv_equals_nocase(word, SV("inf")) || sv_equals_nocase(word, SV("infinity")))
+        *out = s.ptr[0] == '-' ? -HUGE_VAL : HUGE_VAL;
+    else if (!sign && sv_equals_nocase(word, SV("nan")))
+        *out = (double)NAN;
+    else
+        return false;
+    return true;
+}
+
 int num_parse_i64_go(struct sv s, int64_t min, int64_t max, int64_t *out)
 {
     bool negative = s.len && s.ptr[0] == '-';

@@ -15,6 +15,8 @@ int must_use num_parse_u64(struct sv s, uint64_t min, uint64_t max, uint64_t *ou
 int must_use num_parse_i64(struct sv s, int64_t min, int64_t max, int64_t *out);
 // Decimal or exponent form, no hex, no inf/nan. 0, -EINVAL, -ERANGE.
 int must_use num_parse_double(struct sv s, double *out);
+// What ParseFloat of Go has beside digits: inf and infinity of any case and sign, nan without one.
+bool num_parse_special_go(struct sv s, double *out);
 // Go's strconv base prefixes (0x, 0o, 0b, leading 0 = octal, `_` between digits). As num_parse_i64.
 int must_use num_parse_i64_go(struct sv s, int64_t min, int64_t max, int64_t *out);
 // Go's ParseBool: 1 t T TRUE true True 0 f F FALSE false False. 0 or -EINVAL.

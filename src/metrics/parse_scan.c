@@ -160,20 +160,6 @@ int scan_string(struct cursor *c, struct sv *out)
     }
 }
 
-// Go's ParseFloat spellings: any case, "infinity" too, no sign before nan.
-static bool special_number(struct sv s, double *out)
-{
-    bool sign = s.len && (s.ptr[0] == '-' || s.ptr[0] == '+');
-    struct sv word = sv_sub(s, sign, s.len);
-    if (sv_equals_nocase(word, SV("inf")) || sv_equals_nocase(word, SV("infinity")))
-        *out = s.ptr[0] == '-' ? -HUGE_VAL : HUGE_VAL;
-    else if (!sign && sv_equals_nocase(word, SV("nan")))
-        *out = (double)NAN;
-    else
-        return false;
-    return true;
-}
-
 // Up to 15 digits, which a double holds exactly.
 static bool short_integer(struct sv s, double *out)
 {
@@ -200,10 +186,10 @@ int scan_number(struct cursor *c, const char *expected, double *out)
         int r = num_parse_double(s, out);
         if (r == -ERANGE)
             return cursor_expected(c, "a number a double can hold");
-        if (r < 0 && !special_number(s, out)) {
+        if (r < 0 && !num_parse_special_go(s, out)) {
             struct sv clean = s.len && s.ptr[s.len - 1] == '\r' ? sv_sub(s, 0, s.len - 1) : s;
             if (clean.len < s.len &&
-                (num_parse_double(clean, out) == 0 || special_number(clean, out)))
+                (num_parse_double(clean, out) == 0 || num_parse_special_go(clean, out)))
                 c->at += clean.len; // the number is good: point at what is not
             return cursor_expected(c, c->at == s.ptr ? expected : "a line feed");
         }

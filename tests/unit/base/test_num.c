@@ -303,9 +303,30 @@ static void a_hexadecimal_digit_has_a_value_in_either_case(void **state)
         assert_int_equal(num_hex_digit(others[i]), -1);
 }
 
+static void infinities_and_nan_are_read_as_go_reads_them(void **state)
+{
+    static const struct {
+        const char *text;
+        double expected;
+    } good[] = {{"inf", HUGE_VAL},      {"+Inf", HUGE_VAL},       {"-INF", -HUGE_VAL},
+                {"Infinity", HUGE_VAL}, {"-infinity", -HUGE_VAL}, {"NaN", (double)NAN}};
+    static const char *const bad[] = {"", "+", "-", "1", "in", "infi", "infinityx", "+nan", "-NaN"};
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        double v = 7;
+        assert_true(num_parse_special_go(sv_from(good[i].text), &v));
+        assert_true(isnan(good[i].expected) ? isnan(v) : v == good[i].expected);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        double v = 7;
+        assert_false(num_parse_special_go(sv_from(bad[i]), &v));
+        assert_true(v == 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(infinities_and_nan_are_read_as_go_reads_them),
         cmocka_unit_test(a_hexadecimal_digit_has_a_value_in_either_case),
         cmocka_unit_test(unsigned_text_is_read_whole_and_in_range),
         cmocka_unit_test(signed_text_is_read_whole_and_in_range),
