@@ -166,6 +166,16 @@ static void join_pod(struct endpoints *e, struct kube_labels *l, struct sv key, 
         l->error = see_port(e, p, port->number);
 }
 
+static void add_other_port(struct endpoints *e, const struct seen_pod *p,
+                           const struct kube_container *c, const struct kube_port *port)
+{
+    struct kube_labels l = kube_build_target(e->build);
+    kube_label_address(&l, p->ip, port->number);
+    kube_label_container_port(&l, c, port);
+    kube_labels_merge(&l, &p->labels);
+    kube_build_end_target(e->build, &l);
+}
+
 // The ports of the pods' containers that no address has.
 static void add_other_ports(struct endpoints *e)
 {
@@ -178,13 +188,8 @@ static void add_other_ports(struct endpoints *e)
             for (uint32_t k = 0; k < c.ports; k++) {
                 struct kube_port port;
                 kube_read_port(&r, &port);
-                if (has_port(p, port.number))
-                    continue;
-                struct kube_labels l = kube_build_target(e->build);
-                kube_label_address(&l, p->ip, port.number);
-                kube_label_container_port(&l, &c, &port);
-                kube_labels_merge(&l, &p->labels);
-                kube_build_end_target(e->build, &l);
+                if (!has_port(p, port.number))
+                    add_other_port(e, p, &c, &port);
             }
         }
     }

@@ -41,27 +41,25 @@ static bool mentions_gpus(struct sv text)
     return false;
 }
 
-// The tree is at most LIMIT_CONFIG_DEPTH deep; what names a GPU exporter stands in the first four
-// levels of a job.
-static bool subtree_mentions_gpus(const struct yaml_node *n)
+// What names a GPU exporter stands in the first four levels of a job.
+static bool subtree_mentions_gpus(const struct yaml_node *job)
 {
-    for (const struct yaml_node *a = n->first; a; a = a->next) {
-        if (mentions_gpus(a->scalar))
+    const struct yaml_node *at[4] = {job->first};
+    size_t depth = 0;
+    for (;;) {
+        const struct yaml_node *n = at[depth];
+        if (!n && depth == 0)
+            return false;
+        if (!n)
+            n = at[--depth];
+        else if (mentions_gpus(n->scalar))
             return true;
-        for (const struct yaml_node *b = a->first; b; b = b->next) {
-            if (mentions_gpus(b->scalar))
-                return true;
-            for (const struct yaml_node *c = b->first; c; c = c->next) {
-                if (mentions_gpus(c->scalar))
-                    return true;
-                for (const struct yaml_node *d = c->first; d; d = d->next) {
-                    if (mentions_gpus(d->scalar))
-                        return true;
-                }
-            }
+        else if (n->first && depth + 1 < ARRAY_SIZE(at)) {
+            at[++depth] = n->first;
+            continue;
         }
+        at[depth] = n->next;
     }
-    return false;
 }
 
 static bool discovery_gives_any_label(const struct yaml_node *node)

@@ -77,7 +77,7 @@ ENGINES = re.compile(
     r"agent/sinks/emf\w*\.[ch]|"
     r"agent/series\w*\.[ch]|"
     r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
-    r"agent/spool_record\.[ch]|"
+    r"agent/(spool_record|lint\w*)\.[ch]|"
     r"agent/discover_kube_\w+\.[ch]|"
     r"kube/(pod_resources_decoder|api_stream|api_kubeconfig)\.[ch])$"
 )
