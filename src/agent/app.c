@@ -54,7 +54,8 @@ static void on_shipped(void *user)
     stop_loop(a);
 }
 
-void agent_end(struct agent *a, int status)
+// In order: what is there is shipped or spooled.
+static void agent_end(struct agent *a, int status)
 {
     uint64_t deadline_ns = a->options->flags.once ? ONCE_DEADLINE_NS : END_DEADLINE_NS;
     if (a->is_ending)

@@ -65,7 +65,6 @@ struct agent {
 // app.c
 void agent_begin(struct agent *a);                                      // the place is known
 void agent_fail(struct agent *a, const char *phrase, const char *text); // ends with status 1
-void agent_end(struct agent *a, int status);  // in order: what is there is shipped or spooled
 int must_use agent_discover(struct agent *a); // from the configuration in force
 
 // app_place.c

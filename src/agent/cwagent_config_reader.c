@@ -103,7 +103,8 @@ void cw_path_leave(struct cw_reader *r, size_t before)
     r->path[before] = '\0';
 }
 
-void cw_ignore(struct cw_reader *r)
+// The path as ignored, each once.
+static void cw_ignore(struct cw_reader *r)
 {
     char name[CW_PATH_BYTES + 1] = "";
     for (size_t i = 1; i < r->path_len; i++)
@@ -221,8 +222,8 @@ bool cw_duration_read(struct cw_reader *r, const struct json_node *n, int64_t mi
     return true;
 }
 
-bool cw_size_read(struct cw_reader *r, const struct json_node *n, int64_t min, int64_t max,
-                  uint64_t *out_bytes)
+static bool cw_size_read(struct cw_reader *r, const struct json_node *n, int64_t min, int64_t max,
+                         uint64_t *out_bytes)
 {
     uint64_t bytes = 0;
     if (n->kind != JSON_STRING || !config_parse_size(n->string, &bytes)) {

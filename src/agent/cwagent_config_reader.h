@@ -86,8 +86,6 @@ void cw_warning(struct cw_reader *r, const struct json_node *n, const char *fmt,
 void cw_unexpected(struct cw_reader *r, const struct json_node *n, const char *expected);
 // Whether n is of that kind; a problem when it is not.
 bool cw_expect(struct cw_reader *r, const struct json_node *n, enum json_kind kind);
-// The path as ignored, each once.
-void cw_ignore(struct cw_reader *r);
 
 // True when *out was written, else a problem was told.
 bool cw_text_read(struct cw_reader *r, const struct json_node *n, int64_t min, int64_t max,
@@ -96,8 +94,6 @@ bool cw_whole_read(struct cw_reader *r, const struct json_node *n, int64_t min, 
                    uint64_t *out);
 bool cw_duration_read(struct cw_reader *r, const struct json_node *n, int64_t min, int64_t max,
                       uint64_t *out_ns);
-bool cw_size_read(struct cw_reader *r, const struct json_node *n, int64_t min, int64_t max,
-                  uint64_t *out_bytes);
 // One of a list of words that ends with NULL.
 bool cw_choice_read(struct cw_reader *r, const struct json_node *n, const char *const *words,
                     size_t *out);

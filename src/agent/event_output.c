@@ -75,10 +75,15 @@ static bool lines_make_room(struct event_output *o)
     return true;
 }
 
+static bool is_empty(const struct event_output *o)
+{
+    return o->first == o->count;
+}
+
 static void tell_when_drained(struct event_output *o)
 {
     void (*drained)(void *user) = o->drained;
-    if (!drained || !event_output_is_empty(o))
+    if (!drained || !is_empty(o))
         return;
     o->drained = NULL;
     drained(o->drained_user);
@@ -109,11 +114,6 @@ const char *event_output_place(const struct event_output *o)
 const char *event_output_kind(const struct event_output *o)
 {
     return o->to.kind == CW_OUTPUT_FILE ? "file" : o->to.kind == CW_OUTPUT_TCP ? "tcp" : "stdout";
-}
-
-bool event_output_is_empty(const struct event_output *o)
-{
-    return o->first == o->count;
 }
 
 // --- The place ---
@@ -222,7 +222,7 @@ static ssize_t write_some(const struct event_output *o)
 static void try_write(struct event_output *o)
 {
     o->unwritten = 0;
-    if (event_output_is_empty(o) || o->fd < 0) {
+    if (is_empty(o) || o->fd < 0) {
         if (o->ready)
             loop_fd_set(o->ready, 0);
         return;
@@ -242,7 +242,7 @@ static void try_write(struct event_output *o)
         o->attempt = 0;
         o->error[0] = '\0';
     }
-    bool more = !event_output_is_empty(o);
+    bool more = !is_empty(o);
     if (o->ready)
         loop_fd_set(o->ready, more ? LOOP_WRITABLE : 0);
     else if (more)
@@ -255,7 +255,7 @@ static void on_timer(void *user)
     struct event_output *o = user;
     reopen(o);
     if (o->ready)
-        loop_fd_set(o->ready, event_output_is_empty(o) ? 0 : LOOP_WRITABLE);
+        loop_fd_set(o->ready, is_empty(o) ? 0 : LOOP_WRITABLE);
     else
         try_write(o);
 }
@@ -266,7 +266,7 @@ void event_output_add(struct event_output *o, struct sv line, unsigned samples)
 {
     o->stats.events++;
     o->stats.samples += samples;
-    bool was_empty = event_output_is_empty(o);
+    bool was_empty = is_empty(o);
     if (!lines_make_room(o) || buf_reserve(&o->waiting, line.len + 1) < 0) {
         o->waiting.error = 0; // what is there stays good
         o->stats.lost_events++;

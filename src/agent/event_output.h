@@ -32,7 +32,6 @@ void event_output_add(struct event_output *o, struct sv line, unsigned samples);
 void event_output_reopen(struct event_output *o);
 const char *event_output_kind(const struct event_output *o);  // "stdout", "file", "tcp"
 const char *event_output_place(const struct event_output *o); // path, host and port, or ""
-bool event_output_is_empty(const struct event_output *o);
 // Tells, once, when nothing waits; at once when that is now.
 void event_output_drain(struct event_output *o, void (*drained)(void *user), void *user);
 void event_output_get_stats(const struct event_output *o, struct event_output_stats *out);

@@ -35,7 +35,8 @@ static bool is_local_v6(const struct in6_addr *a)
     return IN6_IS_ADDR_LOOPBACK(a) || memcmp(a->s6_addr, pod_identity, 16) == 0;
 }
 
-bool aws_container_host_is_local(struct sv host)
+// An address as text, or "localhost".
+static bool host_is_local(struct sv host)
 {
     char text[INET6_ADDRSTRLEN];
     struct in_addr v4;
@@ -59,7 +60,7 @@ int aws_container_url_check(struct sv url, bool *out_is_local, struct error *err
         return error_set(err, -EINVAL,
                          "AWS_CONTAINER_CREDENTIALS_FULL_URI is no plain http or https URL");
     struct sv host = host_of(sv_sub(url, https ? 8 : 7, url.len));
-    bool is_local = aws_container_host_is_local(host);
+    bool is_local = host_is_local(host);
     if (!https && !is_local)
         return error_set(err, -EINVAL,
                          "AWS_CONTAINER_CREDENTIALS_FULL_URI: '%.*s' may not be asked by http: "

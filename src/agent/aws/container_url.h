@@ -8,6 +8,5 @@
 #include "base/error.h"
 #include "base/sv.h"
 
-bool aws_container_host_is_local(struct sv host); // an address as text, or "localhost"
 // 0, *out_is_local: no proxy leads there; -EINVAL with *err.
 int must_use aws_container_url_check(struct sv url, bool *out_is_local, struct error *err);

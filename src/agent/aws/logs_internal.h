@@ -75,7 +75,6 @@ void logs_op_start(struct logs_op *op, const struct logs_request *request,
 // The same, with an answer of our own.
 void logs_op_fail(struct logs_op *op, enum logs_fault fault, const char *text,
                   void (*done)(void *user, const struct logs_answer *answer), void *user);
-const char *logs_action_text(enum logs_action action);
 void logs_on_credentials(void *user); // user: struct aws_logs
 void logs_wake(void *user);           // the same: who waits looks again
 

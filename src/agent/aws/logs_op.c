@@ -63,7 +63,7 @@ void logs_link_splice(struct logs_link *to, struct logs_link *from)
 
 // --- Ends ---
 
-const char *logs_action_text(enum logs_action action)
+static const char *action_text(enum logs_action action)
 {
     switch (action) {
     case LOGS_PUT_EVENTS:
@@ -86,7 +86,7 @@ static void op_finish(struct logs_op *op)
 
 static void op_fail_later(struct logs_op *op, enum logs_fault fault, const char *text)
 {
-    logs_answer_set(&op->answer, fault, logs_action_text(op->request.action), text);
+    logs_answer_set(&op->answer, fault, action_text(op->request.action), text);
     op->state = LOGS_OP_FAILING;
     loop_timer_set(op->timer, 0, 0);
 }
@@ -106,8 +106,8 @@ static void op_fired(void *user)
     if (op->state == LOGS_OP_AWAITING) {
         logs_link_remove(&op->link);
         if (!op->has_renewed)
-            logs_answer_set(&op->answer, LOGS_FAULT_CREDENTIALS,
-                            logs_action_text(op->request.action), "no credentials came in time");
+            logs_answer_set(&op->answer, LOGS_FAULT_CREDENTIALS, action_text(op->request.action),
+                            "no credentials came in time");
     }
     op_finish(op);
 }
@@ -169,7 +169,7 @@ static int op_request(struct logs_op *op, const struct aws_keys *keys, struct er
     struct aws_logs *l = op->logs;
     char target[64], date[32];
     (void)snprintf(target, sizeof(target), "X-Amz-Target: Logs_20140328.%s",
-                   logs_action_text(op->request.action));
+                   action_text(op->request.action));
     print_date(l->clock_offset_s, date, sizeof(date));
     const char *headers[5] = {"Content-Type: application/x-amz-json-1.1", target};
     size_t count = 2;
@@ -302,7 +302,7 @@ static bool leave_gzip(struct logs_op *op)
 
 static void read_response(struct logs_op *op, const struct http_client_response *response)
 {
-    const char *operation = logs_action_text(op->request.action);
+    const char *operation = action_text(op->request.action);
     if (response->result < 0) {
         logs_answer_set(&op->answer, LOGS_FAULT_SERVICE, operation, response->error);
         return;
