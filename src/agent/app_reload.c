@@ -104,13 +104,25 @@ static void take(struct agent *a, struct agent_config *next)
     agent_config_deinit(&before);
 }
 
+// Nothing is open yet: all of it is taken, and the place is looked for anew, where this one says.
+static void take_at_start(struct agent *a, struct agent_config *next)
+{
+    aws_lookup_free(TAKE_PTR(a->lookup));
+    aws_credentials_free(TAKE_PTR(a->credentials));
+    a->region[0] = a->cluster[0] = '\0';
+    agent_config_deinit(&a->config);
+    a->config = *next;
+    *next = (struct agent_config){0};
+    agent_find_place(a);
+}
+
 int agent_reload(struct agent *a, const char *why)
 {
     struct buf errors = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
     struct buf warnings = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
     struct buf watched = BUF_INIT(LIMIT_CONFIG_MESSAGES_BYTES);
     struct agent_config next = {0};
-    if (a->is_ending || !a->emf) // one that is still starting has just read it
+    if (a->is_ending)
         return -EBUSY;
     int r = agent_config_load(a->options, a->env.environment, &next, &errors, &warnings, &watched);
     agent_log_lines(true, &errors);
@@ -123,7 +135,10 @@ int agent_reload(struct agent *a, const char *why)
         a->reload_failures++;
         log_error("new configuration is refused, the one before goes on", LOG_STR("why", why));
     } else {
-        take(a, &next);
+        if (a->emf)
+            take(a, &next);
+        else
+            take_at_start(a, &next);
         a->config_ok_wall_ns = clock_wall_ns();
         log_info("configuration read", LOG_STR("why", why),
                  LOG_U64("jobs", a->config.prom->job_count),

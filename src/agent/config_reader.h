@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "codec/regex.h"
 #include "codec/yaml.h"
 
 struct config_reader {
@@ -18,6 +19,7 @@ struct config_reader {
     struct buf
         *ignored; // gets "rule_files, alerting": keys in use that have no effect; may be NULL
     bool hide;    // what is read is secret: messages do not show it
+    struct regex_budget regexes; // of the whole configuration
     unsigned problems;
     int failure; // 0, or -ENOMEM, -EFBIG: the arena is at its end
 };

@@ -66,7 +66,7 @@ static struct regex *compile(struct cw_reader *r, const struct json_node *n)
 {
     struct error err = ERROR_INIT;
     struct regex *regex = NULL;
-    int result = regex_new(n->string, REGEX_SEARCH, &regex, &err);
+    int result = regex_new_within(&r->regexes, n->string, REGEX_SEARCH, &regex, &err);
     if (result == -ENOMEM)
         r->failure = result;
     else if (result < 0)

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "codec/json.h"
+#include "codec/regex.h"
 
 #define CW_PATH_BYTES 224 // shown of a path
 #define CW_NOWHERE ((size_t)-1)
@@ -28,6 +29,7 @@ struct cw_reader {
     const char *file;                        // of what is being read
     char path[CW_PATH_BYTES + 1]; // "/logs/metrics_collected", of what is being read; "" the root
     size_t path_len;
+    struct regex_budget regexes;
     unsigned problems;
     int failure; // 0, -ENOMEM, -EFBIG: the arena is at its end
 };

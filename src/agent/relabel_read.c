@@ -105,7 +105,7 @@ static void read_regex(struct config_reader *r, const struct yaml_node *n, void 
     struct sv pattern = yaml_is_null(n) ? SV("") : n->scalar;
     if (sv_equals(pattern, SV("(.*)")))
         return;
-    int result = regex_new(pattern, REGEX_FULL, &t->regex, &err);
+    int result = regex_new_within(&r->regexes, pattern, REGEX_FULL, &t->regex, &err);
     if (result == -ENOMEM)
         r->failure = result;
     else if (result < 0)

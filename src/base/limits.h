@@ -121,6 +121,9 @@
 // Regular expressions: Prometheus users list a few hundred metric names in one.
 #define LIMIT_REGEX_BYTES (64u << 10)
 #define LIMIT_REGEX_PROGRAM_BYTES (1u << 20) // of a pattern, program and caches
+// Programs of one configuration's patterns: 2 KB each in practice; compiling this much takes some
+// seconds.
+#define LIMIT_REGEXES_BYTES (64u << 20)
 
 // Agent: labels and relabelling.
 #define LIMIT_LABELS 2048              // of a target: four for each label and annotation of a pod

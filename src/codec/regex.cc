@@ -22,6 +22,9 @@ enum class shortcut {
     everything_grouped, // (.*)
 };
 
+// Of a compiled instruction, with its share of the tree and of the program that runs backwards.
+constexpr size_t INSTRUCTION_BYTES = 16;
+
 struct regex {
     regex(const std::string &pattern, const RE2::Options &options) : program(pattern, options)
     {
@@ -190,6 +193,24 @@ int regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out, s
         return result;
     }
     find_shortcut(r, pattern, anchor);
+    *out = r;
+    return 0;
+}
+
+int regex_new_within(struct regex_budget *budget, struct sv pattern, enum regex_anchor anchor,
+                     struct regex **out, struct error *err)
+{
+    struct regex *r = nullptr;
+    if (budget->used_bytes > LIMIT_REGEXES_BYTES)
+        return error_set(err, -E2BIG,
+                         "all regular expressions together are larger than %u bytes when compiled",
+                         LIMIT_REGEXES_BYTES);
+    int result = regex_new(pattern, anchor, &r, err);
+    if (result == -E2BIG)
+        budget->used_bytes += LIMIT_REGEX_PROGRAM_BYTES;
+    if (result < 0)
+        return result;
+    budget->used_bytes += static_cast<size_t>(r->program.ProgramSize()) * INSTRUCTION_BYTES;
     *out = r;
     return 0;
 }

@@ -27,6 +27,17 @@ struct regex;
 __attribute__((warn_unused_result)) int regex_new(struct sv pattern, enum regex_anchor anchor,
                                                   struct regex **out, struct error *err);
 void regex_free(struct regex *r);
+
+// What the patterns of one configuration take together, so that many dear ones cannot take all
+// memory and time: a pattern that is refused as too large counts for what trying it cost.
+struct regex_budget {
+    size_t used_bytes; // at most LIMIT_REGEXES_BYTES
+};
+// As regex_new; -E2BIG also when the budget is at its end: nothing is compiled any more.
+__attribute__((warn_unused_result)) int regex_new_within(struct regex_budget *budget,
+                                                         struct sv pattern,
+                                                         enum regex_anchor anchor,
+                                                         struct regex **out, struct error *err);
 bool regex_matches(const struct regex *r, struct sv text);
 #define REGEX_GROUPS_MAX 32
 // As regex_matches, with the groups: spans[0] the whole match, spans[i].ptr NULL for a group that

@@ -272,6 +272,7 @@ static void secrets_in_urls_are_not_shown(void **state)
         {"http://h/m?a=1&Api_KEY=k", "http://h/m?a=1&Api_KEY=xxxxx"},
         {"http://h/m?password=p%26q", "http://h/m?password=xxxxx"},
         {"http://h/m?token", NULL},
+        {"http://h/m?sig=abc&design=d&JWT=e", "http://h/m?sig=xxxxx&design=d&JWT=xxxxx"},
         {"http://u:p@h:1/m?x=y", "http://u:xxxxx@h:1/m?x=y"},
         {"http://u@h/m", NULL},
         {"http://h:1/m@x:y", NULL},
