@@ -283,6 +283,7 @@ static void on_tick(void *user)
         emf_flush(a->emf, wall_ms(), false);
     tell_summary(a);
     tell_emptiness(a);
+    agent_retire_pages(a);
     for (size_t i = 0; i < a->output_count; i++) {
         struct event_output_stats s;
         event_output_get_stats(a->outputs[i], &s);
@@ -400,6 +401,7 @@ void agent_free(struct agent *a)
 {
     if (!a)
         return;
+    agent_drop_pages(a);
     http_server_free(a->server);
     aws_lookup_free(a->lookup);
     discovery_free(a->discovery);

@@ -12,10 +12,17 @@
 #include "agent/event_output.h"
 #include "agent/scrape.h"
 #include "agent/sinks/emf.h"
+#include "base/limits.h"
 #include "io/file_watch.h"
 #include "io/http_server.h"
 
 #define APP_SIGNALS 4
+
+struct app_page { // a large one, kept for those who ask next
+    struct http_body *body;
+    bool is_html;
+    uint64_t made_ns;
+};
 
 struct agent {
     const struct agent_options *options;
@@ -49,6 +56,9 @@ struct agent {
     unsigned rounds; // of --once and --estimate that are done
 
     struct http_server *server;
+    struct app_page pages[LIMIT_AGENT_PAGES_LIVE]; // of /targets; newest last
+    size_t page_count;
+    uint64_t shut_readers;
     struct file_watch *watch;
     struct loop_timer *tick;
     struct loop_timer *deadline; // of an orderly end
@@ -90,4 +100,6 @@ bool agent_texts_differ(const char *a, const char *b); // NULL is as good as ""
 
 // app_page.c, app_metrics.c
 void agent_handle(void *user, struct http_request *request);
+void agent_retire_pages(struct agent *a); // each second
+void agent_drop_pages(struct agent *a);
 struct http_body *agent_metrics_page(const struct agent *a); // NULL: no memory

@@ -247,6 +247,8 @@ static void add_http(struct page *p, const struct agent *a)
     struct http_server_stats s = {0};
     http_server_get_stats(a->server, &s);
     counter(p, "podgpu_agent_http_requests_total", s.requests, "HTTP requests answered.");
+    counter(p, "podgpu_agent_http_shut_readers_total", a->shut_readers,
+            "Connections shut because they read a large page too slowly.");
     gauge(p, "podgpu_agent_http_open_connections", s.open, "Connections open now.");
 }
 

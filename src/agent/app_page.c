@@ -11,6 +11,9 @@
 #include "base/limits.h"
 #include "codec/json.h"
 
+#define LARGE_PAGE_BYTES (64u << 10) // smaller ones are made for each who asks
+#define LARGE_PAGE_AGE_NS (1 * NS_PER_S)
+
 static const struct http_header html = {"Content-Type", "text/html; charset=utf-8"};
 
 static const char *health_text(enum target_health h)
@@ -134,8 +137,65 @@ static void add_problems(struct buf *out, const struct agent *a)
     end_list(out);
 }
 
-static void reply_buf(struct http_request *request, struct buf *text, const char *type)
+// --- Large pages ---
+// One of 10,000 targets has tens of megabytes, and a slow reader holds it as long as it reads. So
+// readers share a page that is a second old at most, and a few of them are alive at most.
+
+static void drop_page(struct agent *a, size_t index)
 {
+    http_body_unref(a->pages[index].body);
+    a->page_count--;
+    for (size_t i = index; i < a->page_count; i++)
+        a->pages[i] = a->pages[i + 1];
+}
+
+void agent_drop_pages(struct agent *a)
+{
+    while (a->page_count > 0)
+        drop_page(a, a->page_count - 1);
+}
+
+// Those too old for the next one who asks, and that nobody reads any more.
+void agent_retire_pages(struct agent *a)
+{
+    uint64_t now_ns = loop_now_ns(a->loop);
+    for (size_t i = a->page_count; i-- > 0;) {
+        if (now_ns - a->pages[i].made_ns >= LARGE_PAGE_AGE_NS &&
+            http_body_readers(a->pages[i].body) == 0)
+            drop_page(a, i);
+    }
+}
+
+static bool reply_kept(struct agent *a, struct http_request *request, bool is_html)
+{
+    agent_retire_pages(a);
+    for (size_t i = a->page_count; i-- > 0;) {
+        const struct app_page *p = &a->pages[i];
+        if (p->is_html != is_html)
+            continue;
+        if (loop_now_ns(a->loop) - p->made_ns >= LARGE_PAGE_AGE_NS)
+            return false; // as are those before
+        http_reply(request, 200, p->body, NULL, 0);
+        return true;
+    }
+    return false;
+}
+
+static void keep_page(struct agent *a, struct http_body *body, bool is_html)
+{
+    if (http_body_bytes(body).len < LARGE_PAGE_BYTES)
+        return;
+    if (a->page_count == LIMIT_AGENT_PAGES_LIVE) {
+        a->shut_readers += http_body_shut_readers(a->pages[0].body);
+        drop_page(a, 0);
+    }
+    a->pages[a->page_count++] =
+        (struct app_page){http_body_ref(body), is_html, loop_now_ns(a->loop)};
+}
+
+static void reply_buf(struct agent *a, struct http_request *request, struct buf *text, bool is_html)
+{
+    const char *type = is_html ? html.value : "application/json";
     struct http_body *body = NULL;
     size_t bytes = 0;
     char *data = text->error ? NULL : buf_take(text, &bytes);
@@ -143,11 +203,12 @@ static void reply_buf(struct http_request *request, struct buf *text, const char
         http_reply_text(request, 503, SV("no memory for this page\n"), NULL, 0);
         return;
     }
+    keep_page(a, body, is_html);
     http_reply(request, 200, body, NULL, 0);
     http_body_unref(body);
 }
 
-static void serve_targets_json(const struct agent *a, struct http_request *request)
+static void serve_targets_json(struct agent *a, struct http_request *request)
 {
     struct buf out = BUF_INIT(LIMIT_AGENT_TARGETS_BYTES);
     buf_add_str(&out, "{\"targets\":[");
@@ -161,7 +222,7 @@ static void serve_targets_json(const struct agent *a, struct http_request *reque
     buf_add_fmt(&out, "],\"truncated\":%s,\"discovery_problems\":[", is_cut ? "true" : "false");
     add_problems(&out, a);
     buf_add_str(&out, "]}\n");
-    reply_buf(request, &out, "application/json");
+    reply_buf(a, request, &out, false);
     buf_deinit(&out);
 }
 
@@ -187,6 +248,7 @@ static void add_html(struct buf *out, struct sv s)
 static void add_row(void *user, const struct target_view *t)
 {
     struct buf *out = user;
+    size_t before = out->len;
     if (t->is_dropped)
         return;
     buf_add_fmt(out, "<tr class=\"%s\"><td>", health_text(t->health));
@@ -208,9 +270,11 @@ static void add_row(void *user, const struct target_view *t)
                 (unsigned long long)t->last.scraped);
     add_html(out, sv_from(t->error));
     buf_add_str(out, "</td></tr>\n");
+    if (out->error)
+        out->len = before; // the page ends with the target that still has room
 }
 
-static void serve_targets_page(const struct agent *a, struct http_request *request)
+static void serve_targets_page(struct agent *a, struct http_request *request)
 {
     static const char head[] =
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>podgpu-agent: "
@@ -224,7 +288,14 @@ static void serve_targets_page(const struct agent *a, struct http_request *reque
     buf_add_str(&out, head);
     if (a->scraper)
         scraper_each_target(a->scraper, add_row, &out);
-    buf_add_str(&out, "</tbody></table>\n<h2>Problems of discovery</h2>\n<ul>\n");
+    bool is_cut = out.error == -EFBIG;
+    if (is_cut)
+        out.error = 0;
+    out.max += LIMIT_AGENT_PAGE_BYTES;
+    buf_add_str(&out, is_cut ? "</tbody></table>\n<p>There are more targets than this page "
+                               "takes.</p>\n<h2>"
+                             : "</tbody></table>\n<h2>");
+    buf_add_str(&out, "Problems of discovery</h2>\n<ul>\n");
     const struct discovery_problem *problems =
         a->discovery ? discovery_problems(a->discovery, &count) : NULL;
     for (size_t i = 0; i < count; i++) {
@@ -237,7 +308,7 @@ static void serve_targets_page(const struct agent *a, struct http_request *reque
         buf_add_str(&out, "</li>\n");
     }
     buf_add_str(&out, "</ul></body></html>\n");
-    reply_buf(request, &out, html.value);
+    reply_buf(a, request, &out, true);
     buf_deinit(&out);
 }
 
@@ -245,6 +316,17 @@ static bool wants_html(const struct http_request *request)
 {
     struct sv accept = http_request_header(request, "Accept");
     return accept.ptr && sv_find(accept, SV("text/html")) != (size_t)-1;
+}
+
+static void serve_targets(struct agent *a, struct http_request *request)
+{
+    bool is_html = wants_html(request);
+    if (reply_kept(a, request, is_html))
+        return;
+    if (is_html)
+        serve_targets_page(a, request);
+    else
+        serve_targets_json(a, request);
 }
 
 // --- Readiness ---
@@ -290,14 +372,12 @@ static void serve_metrics(const struct agent *a, struct http_request *request)
 
 void agent_handle(void *user, struct http_request *request)
 {
-    const struct agent *a = user;
+    struct agent *a = user;
     struct sv path = http_request_path(request);
     if (sv_equals(path, SV("/metrics")))
         serve_metrics(a, request);
-    else if (sv_equals(path, SV("/targets")) && wants_html(request))
-        serve_targets_page(a, request);
     else if (sv_equals(path, SV("/targets")))
-        serve_targets_json(a, request);
+        serve_targets(a, request);
     else if (sv_equals(path, SV("/livez")))
         http_reply_text(request, 200, SV("ok\n"), NULL, 0);
     else if (sv_equals(path, SV("/readyz")))

@@ -29,11 +29,17 @@ static int finish_stdout(void)
     return 1;
 }
 
+static void print_text(const struct buf *text)
+{
+    if (text->len > 0) // an empty one has no data
+        fwrite(text->data, 1, text->len, stdout);
+}
+
 static int print_help(void)
 {
     struct buf text = BUF_INIT(1u << 20);
     option_print_help(&agent_option_table, &text);
-    fwrite(text.data, 1, text.len, stdout);
+    print_text(&text);
     buf_deinit(&text);
     return finish_stdout();
 }
@@ -46,8 +52,8 @@ static int print_version(void)
 
 static int print_check(const struct buf *errors, const struct buf *warnings, int r)
 {
-    fwrite(errors->data, 1, errors->len, stdout);
-    fwrite(warnings->data, 1, warnings->len, stdout);
+    print_text(errors);
+    print_text(warnings);
     if (r == 0)
         printf("the configuration is good\n");
     return finish_stdout() == 0 && r == 0 ? 0 : 1;
@@ -80,8 +86,8 @@ static int print_lint(const struct agent_config *config, const struct buf *warni
         r = lint_run(&l);
     if (r < 0)
         log_error("configuration could not be looked at", LOG_STR("error", err.text), LOG_ERRNO(r));
-    fwrite(warnings->data, 1, warnings->len, stdout);
-    fwrite(found.data, 1, found.len, stdout);
+    print_text(warnings);
+    print_text(&found);
     if (r == 0 && l.findings == 0)
         printf("nothing to say\n");
     yaml_document_free(yaml);

@@ -156,6 +156,7 @@
 #define LIMIT_CONFIG_MESSAGES_BYTES (256u << 10) // everything that is wrong with a configuration
 #define LIMIT_AGENT_PAGE_BYTES (1u << 20)
 #define LIMIT_AGENT_TARGETS_BYTES (32u << 20) // /targets: 10,000 targets of a cluster's pods
+#define LIMIT_AGENT_PAGES_LIVE 3              // of those, large ones, while slow readers take them
 
 // CloudWatch Logs
 #define LIMIT_LOGS_CONNECTIONS 8         // kept open, and requests at a time; the others queue

@@ -1,10 +1,13 @@
 """podgpu-agent and what means it harm: configurations, targets, signals at awkward moments, secrets on the way out."""
+import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import resource
 import signal
+import socket
 import socketserver
 import subprocess
 import threading
@@ -305,3 +308,48 @@ def test_closed_standard_streams_are_not_taken_for_others(tmp_path, closed):
                           stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60 * SLOW)
     assert done.returncode == 1 and read_events(tmp_path / "events") == []
     assert not (tmp_path / "events").exists() or (tmp_path / "events").read_bytes() == b""
+
+
+# --- Readers ---
+
+def memory_kib(agent):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{agent.pid}/status").read_text())[1])
+
+
+def slow_reader(agent, is_html):
+    """A connection that asked for /targets and reads the first byte of it."""
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.settimeout(30 * SLOW)
+    reader.connect(("127.0.0.1", agent.port))
+    accept = b"text/html" if is_html else b"application/json"
+    reader.sendall(b"GET /targets HTTP/1.1\r\nHost: a\r\nAccept: " + accept + b"\r\n\r\n")
+    with contextlib.suppress(ConnectionResetError):
+        reader.recv(1)
+    return reader
+
+
+def test_slow_readers_of_a_large_page_share_it_and_others_are_answered(tmp_path):
+    groups = [{"targets": [f"127.0.0.1:{1 + i % 9}" for i in range(3000)], "labels": {"v": "<&>\"" * 200}}]
+    for i, address in enumerate(groups[0]["targets"]):
+        groups.append({"targets": [address], "labels": {"v": "<&>\"" * 200, "n": str(i)}})
+    (tmp_path / "sd.json").write_text(json.dumps(groups[1:]))
+    write_files(tmp_path, configuration(RULES), [
+        "- job_name: many\n  scrape_interval: 10m\n  scrape_timeout: 10s\n"
+        f"  file_sd_configs: [{{files: ['{tmp_path}/sd.json']}}]\n"])
+    with agent_at(tmp_path, "--output", f"file:{tmp_path}/events") as agent:
+        agent.page_when(lambda p: sum(float(v) for _, v in p.samples("podgpu_agent_targets")) >= 3000, 30, "all targets")
+        status, _, body = agent.get("/targets", {"Accept": "text/html"}, timeout=30)
+        size_kib = len(body) >> 10
+        assert status == 200 and size_kib > 5000
+        before = memory_kib(agent)
+        readers = [slow_reader(agent, is_html=i % 2) for i in range(40)]
+        for _ in range(5):  # later pages, read slowly, too, take the place of those that are held
+            time.sleep(1.2)
+            readers.append(slow_reader(agent, is_html=False))
+        if SLOW == 1:  # a sanitizer keeps what was freed for a while
+            assert memory_kib(agent) - before < 8 * size_kib + (32 << 10)
+        assert agent.get("/livez")[0] == 200
+        assert agent.page().value("podgpu_agent_http_shut_readers_total") > 0
+        for reader in readers:
+            reader.close()
