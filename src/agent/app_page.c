@@ -240,8 +240,8 @@ static void add_html(struct buf *out, struct sv s)
             buf_add_str(out, "&amp;");
         else if (c == '"')
             buf_add_str(out, "&quot;");
-        else
-            buf_add_char(out, c);
+        else // control characters are not for HTML
+            buf_add_char(out, (unsigned char)c < 0x20 || c == 0x7f ? ' ' : c);
     }
 }
 

@@ -21,6 +21,8 @@
 #define POOL_THREADS 2
 #define POOL_THREADS_TEXT "2"
 
+#define TIMERS_TURN_MS 20 // then descriptors are looked at
+
 struct loop {
     uv_loop_t uv;
     uv_timer_t keep_alive; // never due: without watches the loop waits for loop_stop all the same
@@ -131,35 +133,45 @@ struct loop_timer {
 
 static void timer_fired(uv_timer_t *h);
 
+// libuv runs all timers that are due before it looks at descriptors again, by a time that stands
+// still meanwhile, as long as nobody moves it: so it is not moved here (what is due is absolute),
+// and a timer that sets itself anew has to wait for the next millisecond.
+static void timer_arm_in(struct loop_timer *t, uint64_t wait_ms)
+{
+    uint64_t least_ms = t->watch.loop->in_timer ? 1 : 0;
+    (void)uv_timer_start(&t->uv, timer_fired, wait_ms > least_ms ? wait_ms : least_ms, 0);
+}
+
 static void timer_arm(struct loop_timer *t)
 {
     uint64_t due_ms = t->due_ns / NS_PER_MS + (t->due_ns % NS_PER_MS != 0);
-    uv_update_time(&t->watch.loop->uv);
     uint64_t now_ms = uv_now(&t->watch.loop->uv);
-    (void)uv_timer_start(&t->uv, timer_fired, due_ms > now_ms ? due_ms - now_ms : 0, 0);
+    timer_arm_in(t, due_ms > now_ms ? due_ms - now_ms : 0);
 }
 
-// libuv runs all timers that are due before it looks at descriptors again: one that always set
-// itself anew would keep it there, so it has to wait for the next millisecond.
-static void timer_arm_at_once(struct loop_timer *t)
+// Thousands of timers that are due let descriptors and signals have their turn in between.
+static bool timer_gives_way(struct loop_timer *t)
 {
-    uv_update_time(&t->watch.loop->uv);
-    (void)uv_timer_start(&t->uv, timer_fired, t->watch.loop->in_timer ? 1 : 0, 0);
+    uint64_t began_ms = uv_now(&t->watch.loop->uv);
+    if (uv_hrtime() / NS_PER_MS <= began_ms + TIMERS_TURN_MS)
+        return false;
+    (void)uv_timer_start(&t->uv, timer_fired, 1, 0);
+    return true;
 }
 
 static void timer_fired(uv_timer_t *h)
 {
     struct loop_timer *t = container_of(h, struct loop_timer, uv);
     struct loop *l = t->watch.loop;
-    if (!turn_begin(&t->watch))
+    if (timer_gives_way(t) || !turn_begin(&t->watch))
         return;
+    l->in_timer = true;
     if (t->repeat_ns) {
         // Ticks that were missed altogether are left out.
         uint64_t late_ns = l->now_ns > t->due_ns ? l->now_ns - t->due_ns : 0;
         t->due_ns += (late_ns / t->repeat_ns + 1) * t->repeat_ns;
         timer_arm(t);
     }
-    l->in_timer = true;
     t->fired(t->watch.user);
     l->in_timer = false;
     turn_end(l);
@@ -183,7 +195,7 @@ void loop_timer_set(struct loop_timer *t, uint64_t delay_ns, uint64_t repeat_ns)
     t->due_ns = delay_ns > UINT64_MAX / 2 - now_ns ? UINT64_MAX / 2 : now_ns + delay_ns;
     t->repeat_ns = repeat_ns;
     if (delay_ns == 0)
-        timer_arm_at_once(t);
+        timer_arm_in(t, 0);
     else
         timer_arm(t);
 }
