@@ -140,6 +140,35 @@ static void timer_without_delay_leaves_descriptors_their_turn(void **state)
     assert_int_equal(f->calls, 1);
 }
 
+#define BUSY_TIMERS 8
+
+static void work_longer_than_the_period(void *user)
+{
+    (void)user;
+    uint64_t until_ns = clock_mono_ns() + NS_PER_MS;
+    while (clock_mono_ns() < until_ns)
+        ;
+}
+
+static void timers_that_are_always_due_leave_descriptors_their_turn(void **state)
+{
+    struct fixture *f = *state;
+    struct loop_timer *busy[BUSY_TIMERS] = {NULL};
+    assert_int_equal(pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(write(f->pipe[1], "x", 1), 1);
+    assert_int_equal(
+        loop_fd_new(f->loop, f->pipe[0], LOOP_READABLE, stop_when_readable, f, &f->fd_watch), 0);
+    for (size_t i = 0; i < BUSY_TIMERS; i++) {
+        assert_int_equal(loop_timer_new(f->loop, work_longer_than_the_period, f, &busy[i]), 0);
+        loop_timer_set(busy[i], NS_PER_MS, NS_PER_MS);
+    }
+    work_longer_than_the_period(NULL); // the first turn begins with all of them due
+    assert_int_equal(loop_run(f->loop), 0);
+    assert_int_equal(f->calls, 1);
+    for (size_t i = 0; i < BUSY_TIMERS; i++)
+        loop_timer_free(busy[i]);
+}
+
 static void must_not_be_called(void *user)
 {
     fail_msg("called after it was stopped (%p)", user);
@@ -664,6 +693,7 @@ int main(int argc, char **argv)
         CASE(timer_repeats_without_drift_and_never_early),
         CASE(timer_of_a_period_fires_at_its_multiples),
         CASE(timer_without_delay_leaves_descriptors_their_turn),
+        CASE(timers_that_are_always_due_leave_descriptors_their_turn),
         CASE(stopped_timer_does_not_fire),
         CASE(timer_may_free_itself_in_its_callback),
         CASE(freed_timer_that_is_due_stays_silent),
