@@ -102,6 +102,8 @@ static void add_scraper(struct page *p, const struct agent *a)
     counter(p, "podgpu_agent_scraped_samples_total", s.samples, "Samples read.");
     counter(p, "podgpu_agent_scraped_duplicate_samples_total", s.duplicates,
             "Samples of a series that the same page had already given.");
+    counter(p, "podgpu_agent_scraped_unusable_samples_total", s.unusable,
+            "Samples that metric relabelling left without a usable name.");
     counter(p, "podgpu_agent_scraped_bytes_total", s.bytes, "Bytes of pages read, decompressed.");
     gauge(p, "podgpu_agent_series", s.series, "Series known now.");
 }
@@ -163,6 +165,8 @@ static void add_spool(struct page *p, const struct delivery_stats *s)
     if (s->oldest_wall_ns > 0)
         seconds(p, "podgpu_agent_spool_oldest_timestamp_seconds", s->oldest_wall_ns,
                 "When the oldest batch that waits was made, in seconds since 1970.");
+    counter(p, "podgpu_agent_spool_failures_total", s->spool_failures,
+            "Times that batches could not be written and were kept in memory.");
     gauge(p, "podgpu_agent_spool_in_memory", s->is_spooling_to_memory,
           "Whether batches wait in memory, for want of a disk to write to.");
     gauge(p, "podgpu_agent_previous_end_unclean", s->was_unclean,

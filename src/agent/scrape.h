@@ -68,7 +68,7 @@ struct scraper_stats {
     uint64_t skipped; // turns that came while the scrape before was still under way
     uint64_t limited; // targets over target_limit, or over our own cap, now
     uint64_t invalid; // targets that relabelling left without a usable address, now
-    uint64_t samples, duplicates, bytes; // since start
-    uint64_t series;                     // now
+    uint64_t samples, duplicates, unusable, bytes; // since start
+    uint64_t series;                               // now
 };
 void scraper_get_stats(const struct scraper *s, struct scraper_stats *out);

@@ -84,8 +84,8 @@ struct scraper {
     size_t target_count;
     size_t unasked; // targets that --once waits for
     bool is_once, is_stopped;
-    struct loop_timer *done_timer;                                   // tells all_done from the loop
-    uint64_t scrapes, failures, skipped, samples, duplicates, bytes; // since start
+    struct loop_timer *done_timer; // tells all_done from the loop
+    uint64_t scrapes, failures, skipped, samples, duplicates, unusable, bytes; // since start
 };
 
 // --- scrape_target.c: one target ---

@@ -138,6 +138,7 @@ void scraper_get_stats(const struct scraper *s, struct scraper_stats *out)
         .skipped = s->skipped,
         .samples = s->samples,
         .duplicates = s->duplicates,
+        .unusable = s->unusable,
         .bytes = s->bytes,
     };
     for (size_t i = 0; s->config && i < s->config->job_count; i++)

@@ -75,7 +75,7 @@ struct http_call;
 // connection to keep alive between calls to one place (a target); NULL: none kept. 0, -EINVAL with
 // *err (URL), -ENOMEM, -EBUSY (the handle is in use, LIMIT_HTTP_CLIENT_CALLS reached, called inside
 // data).
-struct http_handle; // keeps a connection
+struct http_handle;                                         // keeps a connection
 struct http_handle *http_handle_new(struct http_client *c); // NULL: no memory
 void http_handle_free(struct http_handle *h); // a request under way goes on without it
 int must_use http_client_start(struct http_client *c, struct http_handle *handle,
