@@ -18,12 +18,29 @@
 #include "codec/regex.h"
 #include "cwagent_config_help.h"
 
+int __real_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
+
+static unsigned regexes_left; // until one says that it has no memory; 0: none does
+
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err)
+{
+    if (regexes_left && --regexes_left == 0)
+        return -ENOMEM;
+    unsigned left = allocation_until_failure;
+    allocation_until_failure = 0;
+    int r = __real_regex_new_within(budget, pattern, anchor, out, err);
+    allocation_until_failure = left;
+    return r;
+}
+
 int __real_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
                      struct error *err);
 int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
                      struct error *err);
-
-static unsigned regexes_left; // until one says that it has no memory; 0: none does
 
 int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
                      struct error *err)

@@ -13,6 +13,21 @@
 #include "agent/prometheus_config.h"
 #include "codec/regex.h"
 
+int __real_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
+
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err)
+{
+    unsigned left = allocation_until_failure;
+    allocation_until_failure = 0;
+    int r = __real_regex_new_within(budget, pattern, anchor, out, err);
+    allocation_until_failure = left;
+    return r;
+}
+
 int __real_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
                      struct error *err);
 int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,

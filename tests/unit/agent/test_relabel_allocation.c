@@ -13,14 +13,29 @@
 #include "agent/relabel.h"
 #include "codec/regex.h"
 
-int __real_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
-                     struct error *err);
-int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
-                     struct error *err);
+int __real_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err);
 bool __real_regex_match(const struct regex *r, struct sv text, struct sv *spans, size_t span_count);
 bool __wrap_regex_match(const struct regex *r, struct sv text, struct sv *spans, size_t span_count);
 bool __real_regex_matches(const struct regex *r, struct sv text);
 bool __wrap_regex_matches(const struct regex *r, struct sv text);
+
+int __wrap_regex_new_within(struct regex_budget *budget, struct sv pattern,
+                            enum regex_anchor anchor, struct regex **out, struct error *err)
+{
+    unsigned left = allocation_until_failure;
+    allocation_until_failure = 0;
+    int r = __real_regex_new_within(budget, pattern, anchor, out, err);
+    allocation_until_failure = left;
+    return r;
+}
+
+int __real_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
+                     struct error *err);
+int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
+                     struct error *err);
 
 int __wrap_regex_new(struct sv pattern, enum regex_anchor anchor, struct regex **out,
                      struct error *err)
