@@ -56,7 +56,7 @@ def failed_tests(path):
     for case in cases:
         if case.find("failure") is None and case.find("error") is None:
             continue
-        if not case.get("file"):
+        if not (case.get("file") or "").endswith(".py"):
             return []
         module = case.get("file").removesuffix(".py").replace("/", ".")
         inside = case.get("classname").removeprefix(module).strip(".").split(".")

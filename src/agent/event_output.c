@@ -151,11 +151,12 @@ static void on_ready(void *user, unsigned events)
 static void on_connected(void *user, int fd, const char *error)
 {
     struct event_output *o = user;
-    tcp_connect_free(TAKE_PTR(o->tcp));
-    if (fd < 0) {
+    struct tcp_connect *done = TAKE_PTR(o->tcp); // error is its
+    if (fd < 0)
         note_failure(o, error);
+    tcp_connect_free(done);
+    if (fd < 0)
         return;
-    }
     o->fd = fd;
     if (loop_fd_new(o->loop, fd, 0, on_ready, o, &o->ready) < 0) {
         close_place(o);

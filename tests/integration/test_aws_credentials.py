@@ -191,7 +191,7 @@ def test_sts_that_refuses_is_asked_once_and_told(tmp_path, status, code, message
     (sts_xml("WEB").replace("AKWEB", "AK\nWEB"), "the access key has a space"),
     (sts_xml("WEB", expires_s=-10), "expired when they came"),
     ("<a>" + "x" * 70000 + "</a>", "STS"),
-])
+], ids=["empty", "cut", "no answer", "doctype", "a space", "expired", "too long"])  # the texts hold the time
 def test_answers_that_are_no_keys(tmp_path, body, says):
     with serving(lambda asked: (200, body)) as server:
         answer = credentials(irsa(tmp_path, server))
