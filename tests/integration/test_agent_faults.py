@@ -18,7 +18,7 @@ import pytest
 from agent_harness import (GROUP, REGION, Agent, Target, agent_at, configuration, declaration, scrape_job, write_files)
 from fake_logs import KEYS, FakeLogs, Refused, error_answer
 from harness import SLOW, exporter_on, wait_until
-from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC, exporter_pod
+from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC, exporter_pod, with_mounts
 
 from apiserver import ApiServer  # noqa: E402  (sim/ is on the path by harness)
 
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.faults
 
 RULES = declaration(["^(seq|done)$"], [["ClusterName", "page"]])
 INTERVAL_MS = 200 * SLOW
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
 MS_RDONLY = 1
 
 
@@ -229,7 +228,7 @@ def with_disk(folder, size=None, flags=0):
     return enter
 
 
-@as_root
+@with_mounts
 def test_a_full_disk_is_told_and_costs_nothing(tmp_path, pages):
     targets = pages(6, pad=1500)
     with FakeLogs(region=REGION) as logs:
@@ -255,7 +254,7 @@ def test_a_full_disk_is_told_and_costs_nothing(tmp_path, pages):
     assert found.again == 0
 
 
-@as_root
+@with_mounts
 def test_a_spool_that_cannot_be_written_is_told_and_costs_nothing(tmp_path, pages):
     targets = pages(4)
     with FakeLogs(region=REGION) as logs:

@@ -16,7 +16,7 @@ import yaml
 
 from agent_harness import Target, configuration, declaration, scrape_job, write_files
 from harness import BUILD, ROOT, Exporter, exporter_on
-from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC
+from test_agent_post import CLONE_NEWNS, MS_PRIVATE, MS_REC, with_mounts
 from test_http_server import Authority
 
 MS_BIND = 0x1000
@@ -118,7 +118,7 @@ def test_the_image_runs_with_nothing_around_it(image):
 
 
 @pytest.mark.smoke
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+@with_mounts
 def test_the_image_can_ask_the_api_server(image, tmp_path):
     """libcurl and all that it loads are there; the service account is where a pod has it."""
     import run_node

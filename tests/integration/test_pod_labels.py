@@ -2,7 +2,6 @@
 """Pods' labels and UIDs on device series, from an API server: there, changing, gone, refused, down."""
 import contextlib
 import datetime
-import os
 import pathlib
 import re
 import shutil
@@ -10,7 +9,7 @@ import shutil
 import pytest
 
 from harness import exporter_at, run_to_end, wait_until
-from test_agent_post import in_a_pod
+from test_agent_post import in_a_pod, with_mounts
 from test_http_server import Authority
 
 from apiserver import ApiServer  # noqa: E402  (sim/ is on the path by harness)
@@ -250,7 +249,7 @@ def test_outside_a_cluster_it_says_so_once_and_goes_on(node):
         assert exporter.get("/readyz")[0] == 200
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+@with_mounts
 def test_in_a_pod_the_service_account_is_used(node, tmp_path):
     authority = Authority(tmp_path)
     account = tmp_path / "account"
