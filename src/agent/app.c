@@ -15,6 +15,7 @@
 #include "agent/app_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #define END_DEADLINE_NS (10 * NS_PER_S) // Kubernetes kills after 30 s
 #define ONCE_DEADLINE_NS (60 * NS_PER_S)
@@ -378,21 +379,11 @@ int agent_new(const struct agent_options *options, char *const *environment,
     return 0;
 }
 
-static void hold_signals(void)
-{
-    static const int signos[APP_SIGNALS] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < APP_SIGNALS; i++)
-        (void)sigaddset(&set, signos[i]);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 int agent_run(struct agent *a)
 {
     agent_find_place(a);
     int status = loop_run(a->loop);
-    hold_signals();
+    process_hold_signals();
     log_info("shutdown complete");
     return status;
 }

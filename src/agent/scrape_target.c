@@ -264,7 +264,7 @@ static int take(struct scrape_target *t, enum parse_format format, struct error 
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
     s->duplicates += t->last.duplicates;
-    s->unusable += t->last.dropped_labels;
+    s->unusable += t->last.unusable;
     if (r == 0)
         s->samples += t->last.relabelled;
     return r;

@@ -78,7 +78,7 @@ static uint16_t text_bytes(const struct parse_sample *s)
 static void count_fate(struct intake *in, enum series_fate fate)
 {
     in->result->relabelled += fate == SERIES_GIVEN || fate == SERIES_UNWANTED;
-    in->result->dropped_labels += fate == SERIES_UNUSABLE;
+    in->result->unusable += fate == SERIES_UNUSABLE;
 }
 
 // Adds the key; at the cap, series that are gone make room.

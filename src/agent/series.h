@@ -28,7 +28,7 @@ struct series_result {
     uint64_t relabelled; // left after metric relabelling: scrape_samples_post_metric_relabeling
     uint64_t added;      // scrape_series_added
     uint64_t duplicates; // samples of a series that the page had already given: the first counts
-    uint64_t dropped_labels; // samples that metric relabelling made unusable (no name, bad name)
+    uint64_t unusable;   // samples that metric relabelling made unusable (no name, bad name)
 };
 
 struct series_table;

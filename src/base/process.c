@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/macros.h"
+
 static void fill(int fd)
 {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
@@ -25,6 +27,16 @@ void process_set_up(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         fill(fd);
     (void)signal(SIGPIPE, SIG_IGN);
+}
+
+void process_hold_signals(void)
+{
+    static const int signos[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_SIZE(signos); i++)
+        (void)sigaddset(&set, signos[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 uint64_t process_raise_fd_limit(uint64_t wanted)

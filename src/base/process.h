@@ -9,6 +9,9 @@
 // is ignored: a reader of the log that goes away is no reason to end. Before any other descriptor
 // is opened.
 void process_set_up(void);
+// From the end of the loop on: being asked to end a second time must not turn an orderly end into a
+// death by signal.
+void process_hold_signals(void);
 // The soft limit on descriptors goes up to wanted, as far as the hard one lets it; it never goes
 // down. Returns the limit in force.
 uint64_t process_raise_fd_limit(uint64_t wanted);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "exporter/app_internal.h"
 
 #define HOLD_NS (2 * NS_PER_S)
@@ -382,21 +383,10 @@ int app_new(const struct exporter_options *options, struct exporter_config *conf
     return 0;
 }
 
-// Being asked to end a second time must not turn an orderly end into a death by signal.
-static void hold_signals(void)
-{
-    static const int signos[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < ARRAY_SIZE(signos); i++)
-        (void)sigaddset(&set, signos[i]);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 int app_run(struct app *a)
 {
     int status = loop_run(a->loop);
-    hold_signals();
+    process_hold_signals();
     log_info("shutdown complete");
     return status;
 }

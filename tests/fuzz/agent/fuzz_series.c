@@ -165,7 +165,7 @@ static void take(struct series_table *t, struct checker *c, struct sv page, stru
     }
     int r = series_table_take(t, page, format, now_ms, 0, &result, &err);
     assert(r == 0 || r == -EINVAL || r == -E2BIG || r == -ENOMEM);
-    assert(result.relabelled + result.dropped_labels <= result.scraped);
+    assert(result.relabelled + result.unusable <= result.scraped);
     assert(result.duplicates + result.added <= result.scraped);
     if (r < 0) {
         assert(err.code == r && err.text[0]);
@@ -173,7 +173,7 @@ static void take(struct series_table *t, struct checker *c, struct sv page, stru
         return;
     }
     // Without rules nothing is dropped.
-    assert(result.relabelled + result.dropped_labels == result.scraped);
+    assert(result.relabelled + result.unusable == result.scraped);
     assert(c->samples <= result.relabelled);
     assert(!c->wants_untyped || result.duplicates > result.relabelled ||
            c->samples >= result.relabelled - result.duplicates);
