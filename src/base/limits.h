@@ -15,9 +15,11 @@
 #define LIMIT_COUNTERS 1024 // rows of a counters file: the catalogue has 657 fields
 #define LIMIT_COUNTER_LINE_BYTES 4096
 
-// Devices: DCGM knows 32 GPUs; 8 instances each.
+// Devices: DCGM knows 32 GPUs, 8 instances each; an HGX board has 8 x 18 links and as many at its
+// switches; two Grace sockets have 144 cores, and DCGM knows 8 sockets.
 #define LIMIT_GPUS 64
-#define LIMIT_ENTITIES 1024
+#define LIMIT_ENTITIES 4096
+#define LIMIT_VERDICTS 1024 // of one DCGM health check
 #define LIMIT_XID_CODES 256 // different codes kept per device: NVIDIA's catalogue ends at 172
 #define LIMIT_VALUE_STRING_BYTES 1024 // one text value: names, serials and versions are under 100
 #define LIMIT_INVENTORY_STRING_BYTES (8u << 20) // all text values together

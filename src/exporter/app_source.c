@@ -42,7 +42,8 @@ int app_watch(struct app *a, const struct exporter_config *config)
     for (size_t i = 0; i < count; i++)
         if (unique == 0 || fields[unique - 1] != fields[i])
             fields[unique++] = fields[i];
-    struct frame_watch watch = {.watch_id = ++a->watch_id, .count = (uint32_t)unique};
+    struct frame_watch watch = {
+        .watch_id = ++a->watch_id, .count = (uint32_t)unique, .gpus = UINT64_MAX};
     a->watched_fields = unique;
     for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
         watch.period_ns[c] = config->period_ns[c];

@@ -445,6 +445,10 @@ int inventory_apply(struct inventory *inv, const struct frame *frame)
         return apply_events(inv, frame);
     case FRAME_HELLO:
     case FRAME_WATCH:
+    case FRAME_HEALTH:
+    case FRAME_PEERS:
+    case FRAME_CONTROL:
+    case FRAME_CONTROL_DONE:
     case FRAME_TYPE_END:
         break;
     }

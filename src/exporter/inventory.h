@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the devices now: entities, the last value of each watched field, XID history.
-// An engine: frames and times come in as arguments.
+// What one source tells of the devices now: entities, the last value of each watched field, XID
+// history, health verdicts, peer states. An engine: frames and times come in as arguments. Where
+// there are two sources, each has its own inventory; device_view.h joins them.
 //
 // Devices are recognised over new lists and new helpers (a GPU by UUID, else bus id, else index; an
 // instance by its MIG UUID, else its GPU and GPU instance id), so XID history and values survive a
@@ -44,7 +45,10 @@ struct inventory_entity {
 };
 
 struct inventory {
-    struct inventory_entity *entities; // GPU order, each GPU followed by its instances
+    // GPU order, each GPU followed by its instances (and those by their compute instances); then
+    // switches, links, CPUs and cores as listed. Links, cores and compute instances that are gone are
+    // dropped, as instances are.
+    struct inventory_entity *entities;
     size_t entity_count;
     uint16_t *fields; // ascending
     size_t field_count;
@@ -57,6 +61,13 @@ struct inventory {
     uint64_t last_duration_ns;
     uint64_t samples;
     uint64_t dropped; // text values and XID codes over a ceiling
+    // The last HEALTH and PEERS frames, entities mapped to places here; owned. taken_ns 0: none.
+    struct frame_verdict *verdicts;
+    size_t verdict_count;
+    uint64_t verdicts_ns;
+    struct frame_peer *peers;
+    size_t peer_count;
+    uint64_t peers_ns;
 
     // Private to inventory*.c
     const struct field_info **infos; // as fields; NULL: not in the catalogue

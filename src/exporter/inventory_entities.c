@@ -14,7 +14,7 @@
 #include <strings.h>
 
 // memcmp decides whether a device's identity changed: there must be no padding in it.
-static_assert(sizeof(struct frame_entity) == 4 + 7 * 4 + 3 * 96 + 2 * 32,
+static_assert(sizeof(struct frame_entity) == 4 + 8 * 4 + 3 * 96 + 2 * 32,
               "frame_entity has padding");
 
 struct plan {
@@ -189,6 +189,7 @@ static void merge_info(struct frame_entity *out, const struct frame_entity *now,
     out->index = now->index;
     out->gpu_instance_id = now->gpu_instance_id;
     out->instance_entity_id = now->instance_entity_id;
+    out->id = now->id;
     bool silent = now->state != FRAME_ENTITY_UP; // could not be asked: numbers may be missing too
     out->mig_enabled = silent && !now->mig_enabled ? before->mig_enabled : now->mig_enabled;
     out->gpm = silent && !now->gpm ? before->gpm : now->gpm;

@@ -137,11 +137,15 @@ static const char *take_frame(struct source_helper *h, const struct frame *f)
     case FRAME_ENTITIES:
     case FRAME_SAMPLE:
     case FRAME_EVENTS:
+    case FRAME_HEALTH:
+    case FRAME_PEERS:
+    case FRAME_CONTROL_DONE:
         if (!h->hello)
             return "no hello";
         h->events->frame(h->user, f);
         return NULL;
     case FRAME_WATCH:
+    case FRAME_CONTROL:
     case FRAME_TYPE_END:
         break;
     }

@@ -105,8 +105,9 @@ static const char *check_state(struct frame_state *s, size_t bytes)
         return "state: length";
     if (s->code >= FRAME_STATE_END)
         return "state: code";
-    if (s->xid_events_armed > 1 || s->kmsg_armed > 1)
+    if (s->xid_events_armed > 1 || s->kmsg_armed > 1 || s->paused > 1)
         return "state: flag";
+    SANITISE(s->engine);
     SANITISE(s->text);
     SANITISE(s->driver_version);
     SANITISE(s->library_version);
@@ -118,7 +119,8 @@ static const char *check_gpu(const struct frame_entity *e, size_t self, uint64_t
 {
     if (e->parent != self)
         return "entities: parent of a GPU";
-    if (e->gpu_instance_id != UINT32_MAX || e->instance_entity_id != UINT32_MAX || e->slices)
+    if (e->gpu_instance_id != UINT32_MAX || e->instance_entity_id != UINT32_MAX ||
+        e->id != UINT32_MAX || e->slices)
         return "entities: a GPU with instance ids";
     if (e->index >= LIMIT_GPUS || (*seen >> e->index & 1))
         return "entities: index of a GPU";
@@ -132,7 +134,8 @@ static const char *check_instance(const struct frame_entity *list, uint32_t coun
     if (e->parent >= count || list[e->parent].kind != FRAME_ENTITY_GPU ||
         list[e->parent].index != e->index)
         return "entities: parent of an instance";
-    if (e->gpu_instance_id == UINT32_MAX || e->instance_entity_id == UINT32_MAX)
+    if (e->gpu_instance_id == UINT32_MAX || e->instance_entity_id == UINT32_MAX ||
+        e->id != UINT32_MAX)
         return "entities: instance ids";
     if (e->slices > e->total_slices)
         return "entities: slices";
@@ -146,11 +149,37 @@ static const char *check_instance(const struct frame_entity *list, uint32_t coun
     return NULL;
 }
 
+// Compute instances, switches, links, CPUs and cores.
+static const char *check_part(const struct frame_entity *list, size_t self)
+{
+    const struct frame_entity *e = &list[self];
+    if (e->id == UINT32_MAX || e->instance_entity_id != UINT32_MAX || e->slices || e->mig_enabled)
+        return "entities: ids of a part";
+    if ((e->gpu_instance_id != UINT32_MAX) != (e->kind == FRAME_ENTITY_GPU_CI))
+        return "entities: instance id of a part";
+    if (e->kind == FRAME_ENTITY_SWITCH || e->kind == FRAME_ENTITY_CPU)
+        return e->parent == self && e->index == UINT32_MAX ? NULL : "entities: parent of a part";
+    if (e->parent >= self)
+        return "entities: parent of a part";
+    const struct frame_entity *parent = &list[e->parent];
+    uint32_t index = UINT32_MAX;
+    bool fits = false;
+    if (e->kind == FRAME_ENTITY_GPU_CI)
+        fits = parent->kind == FRAME_ENTITY_GPU_I && e->gpu_instance_id == parent->gpu_instance_id;
+    else if (e->kind == FRAME_ENTITY_CPU_CORE)
+        fits = parent->kind == FRAME_ENTITY_CPU;
+    else
+        fits = parent->kind == FRAME_ENTITY_GPU || parent->kind == FRAME_ENTITY_SWITCH;
+    if (parent->kind == FRAME_ENTITY_GPU || parent->kind == FRAME_ENTITY_GPU_I)
+        index = parent->index;
+    return fits && e->index == index ? NULL : "entities: parent of a part";
+}
+
 static const char *check_entity(struct frame_entity *list, uint32_t count, size_t self,
                                 uint64_t *seen)
 {
     struct frame_entity *e = &list[self];
-    if (e->kind != FRAME_ENTITY_GPU && e->kind != FRAME_ENTITY_GPU_I)
+    if (!e->kind || e->kind >= FRAME_ENTITY_KIND_END)
         return "entities: kind";
     if (e->state >= FRAME_ENTITY_STATE_END)
         return "entities: state";
@@ -161,8 +190,10 @@ static const char *check_entity(struct frame_entity *list, uint32_t count, size_
     SANITISE(e->name);
     SANITISE(e->bus_id);
     SANITISE(e->profile);
-    return e->kind == FRAME_ENTITY_GPU ? check_gpu(e, self, seen)
-                                       : check_instance(list, count, self);
+    if (e->kind == FRAME_ENTITY_GPU)
+        return check_gpu(e, self, seen);
+    return e->kind == FRAME_ENTITY_GPU_I ? check_instance(list, count, self)
+                                         : check_part(list, self);
 }
 
 static const char *check_entities(struct frame_reader *r, struct frame_entities *head, size_t bytes)
@@ -252,6 +283,11 @@ static const char *check_sample(const struct frame_reader *r, struct frame_sampl
     return check_records(list, head->count, r->entity_count, strings);
 }
 
+static bool is_gpu(const struct frame_reader *r, uint32_t entity)
+{
+    return entity < r->entity_count && (r->gpu_bits[entity / 64] >> entity % 64 & 1);
+}
+
 static const char *check_events(const struct frame_reader *r, struct frame_events *head,
                                 size_t bytes)
 {
@@ -264,13 +300,63 @@ static const char *check_events(const struct frame_reader *r, struct frame_event
     }
     struct frame_event *list = (struct frame_event *)(head + 1);
     for (size_t i = 0; i < head->count; i++) {
-        uint32_t entity = list[i].entity;
-        if (entity >= r->entity_count || !(r->gpu_bits[entity / 64] >> entity % 64 & 1))
+        if (!is_gpu(r, list[i].entity))
             return "events: entity";
         if (!list[i].origin || list[i].origin >= FRAME_EVENT_ORIGIN_END)
             return "events: origin";
         SANITISE(list[i].text);
     }
+    return NULL;
+}
+
+static const char *check_health(const struct frame_reader *r, struct frame_health *head,
+                                size_t bytes)
+{
+    if (bytes < sizeof(*head) || head->count > LIMIT_VERDICTS ||
+        !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_verdict), 0))
+        return "health: length";
+    if (head->generation != r->generation) {
+        head->count = 0;
+        return NULL;
+    }
+    const struct frame_verdict *list = (const struct frame_verdict *)(head + 1);
+    for (size_t i = 0; i < head->count; i++) {
+        if (!is_gpu(r, list[i].entity))
+            return "health: entity";
+        if (list[i].result != 10 && list[i].result != 20)
+            return "health: result";
+    }
+    return NULL;
+}
+
+static const char *check_peers(const struct frame_reader *r, struct frame_peers *head, size_t bytes)
+{
+    if (bytes < sizeof(*head) || head->count > LIMIT_GPUS * LIMIT_GPUS ||
+        !adds_up(bytes, sizeof(*head), head->count, sizeof(struct frame_peer), 0))
+        return "peers: length";
+    if (head->generation != r->generation) {
+        head->count = 0;
+        return NULL;
+    }
+    const struct frame_peer *list = (const struct frame_peer *)(head + 1);
+    for (size_t i = 0; i < head->count; i++)
+        if (!is_gpu(r, list[i].entity) || !is_gpu(r, list[i].peer))
+            return "peers: entity";
+    return NULL;
+}
+
+static const char *check_control(const struct frame_control *c, size_t bytes)
+{
+    if (bytes != sizeof(*c))
+        return "control: length";
+    return c->command && c->command < FRAME_COMMAND_END ? NULL : "control: command";
+}
+
+static const char *check_control_done(struct frame_control_done *d, size_t bytes)
+{
+    if (bytes != sizeof(*d))
+        return "control done: length";
+    SANITISE(d->text);
     return NULL;
 }
 
@@ -324,6 +410,20 @@ static const char *open_payload(struct frame_reader *r, char *payload, size_t by
         out->as.watch.head = p;
         out->as.watch.field_ids = (const uint16_t *)(out->as.watch.head + 1);
         return check_watch(p, bytes);
+    case FRAME_HEALTH:
+        out->as.health.head = p;
+        out->as.health.list = (const struct frame_verdict *)(out->as.health.head + 1);
+        return check_health(r, p, bytes);
+    case FRAME_PEERS:
+        out->as.peers.head = p;
+        out->as.peers.list = (const struct frame_peer *)(out->as.peers.head + 1);
+        return check_peers(r, p, bytes);
+    case FRAME_CONTROL:
+        out->as.control = p;
+        return check_control(p, bytes);
+    case FRAME_CONTROL_DONE:
+        out->as.control_done = p;
+        return check_control_done(p, bytes);
     case FRAME_TYPE_END:
         break;
     }
@@ -449,6 +549,12 @@ const char *frame_status_text(enum frame_status status)
         return "invalid";
     case FRAME_AVOIDED:
         return "avoided";
+    case FRAME_NOT_CONNECTED:
+        return "not_connected";
+    case FRAME_IN_USE:
+        return "in_use";
+    case FRAME_PAUSED:
+        return "paused";
     case FRAME_STATUS_END:
         break;
     }

@@ -5,12 +5,12 @@
 // Both ends are the same build on one machine, so numbers are native-endian and structs are sent as
 // they lie in memory; still the exporter trusts nothing in them (frame_reader checks every length,
 // count, index and enum). A frame is struct frame_header and `bytes` bytes of payload. Source to
-// exporter: HELLO first, then STATE, ENTITIES, SAMPLE and EVENTS in any order. Exporter to source:
-// WATCH, again at every reload. End of file ends either side.
+// exporter: HELLO first, then STATE, ENTITIES, SAMPLE, EVENTS, HEALTH, PEERS and CONTROL_DONE in
+// any order. Exporter to source: WATCH, again at every reload, and CONTROL. End of file ends either
+// side.
 //
-// The process is started as `podgpu-source nvml [--library PATH] [--skip INDEX]... [--avoid CALL |
-// --avoid CALL@INDEX]... [--kmsg PATH] [--kmsg-after NUMBER]` with the socket as fd 3 and the
-// shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
+// The process is started as `podgpu-source nvml|dcgm [OPTION VALUE]...` (see source/main.c) with
+// the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +20,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 
-#define FRAME_PROTOCOL 1
+#define FRAME_PROTOCOL 2
 #define FRAME_SOCKET_FD 3
 #define FRAME_CALL_PAGE_FD 4
 #define FRAME_CALL_PAGE_BYTES 4096
@@ -32,6 +32,10 @@ enum frame_type {
     FRAME_SAMPLE,
     FRAME_EVENTS,
     FRAME_WATCH,
+    FRAME_HEALTH,
+    FRAME_PEERS,
+    FRAME_CONTROL,
+    FRAME_CONTROL_DONE,
     FRAME_TYPE_END,
 };
 
@@ -67,19 +71,28 @@ enum frame_state_code {
 
 struct frame_state {
     uint32_t code;             // enum frame_state_code
-    int32_t vendor_code;       // nvmlReturn_t, 0 when READY
-    uint32_t xid_events_armed; // 1 while the event set is registered
+    int32_t vendor_code;       // nvmlReturn_t or dcgmReturn_t, 0 when READY
+    uint32_t xid_events_armed; // 1 while XIDs would be told (event set registered, field watched)
     uint32_t kmsg_armed;       // 1 while /dev/kmsg is being read
     char text[256];            // one line for people; empty when READY
     char driver_version[80];
-    char library_version[80]; // NVML version
+    char library_version[80]; // of NVML or DCGM
     char library_path[256];   // where the library was found, "" if unknown
+    // DCGM only, else zero
+    uint32_t paused;        // 1: profiling was paused by FRAME_CONTROL
+    int32_t profiling_code; // dcgmReturn_t that keeps profiling fields away, 0: none
+    char engine[128];       // address of the host engine in use, "embedded", or "" without one
 };
 
 // ENTITIES: the whole list, whenever it changes. Records name an entity by its index here.
 enum frame_entity_kind {
     FRAME_ENTITY_GPU = 1,
-    FRAME_ENTITY_GPU_I, // MIG GPU instance
+    FRAME_ENTITY_GPU_I,    // MIG GPU instance
+    FRAME_ENTITY_GPU_CI,   // MIG compute instance
+    FRAME_ENTITY_SWITCH,   // NVSwitch
+    FRAME_ENTITY_LINK,     // NVLink that is up, of a GPU or of a switch
+    FRAME_ENTITY_CPU,      // Grace socket
+    FRAME_ENTITY_CPU_CORE, //
     FRAME_ENTITY_KIND_END,
 };
 
@@ -94,23 +107,31 @@ enum frame_entity_state {
 };
 
 struct frame_entity {
-    uint8_t kind;             // enum frame_entity_kind
-    uint8_t state;            // enum frame_entity_state
-    uint8_t mig_enabled;      // GPU: MIG mode is on
-    uint8_t gpm;              // 1: GPM supported
-    uint32_t index;           // NVML index of the GPU (of the parent, for an instance)
-    uint32_t parent;          // instance: index in this list of its GPU; GPU: its own index
-    uint32_t minor;           // /dev/nvidiaN of the GPU; UINT32_MAX unknown
-    uint32_t gpu_instance_id; // NVML GI id; UINT32_MAX for a GPU
+    uint8_t kind;        // enum frame_entity_kind
+    uint8_t state;       // enum frame_entity_state
+    uint8_t mig_enabled; // GPU: MIG mode is on
+    uint8_t gpm;         // 1: GPM supported
+    // GPU: NVML index, or DCGM's GPU id where DCGM is the source; instance, compute instance and
+    // link of a GPU: of that GPU; UINT32_MAX for all others.
+    uint32_t index;
+    // Index in this list, of an entity before this one. Instance and link of a GPU: the GPU;
+    // compute instance: its GPU instance; link of a switch: the switch; core: its CPU. GPU, switch
+    // and CPU: their own index.
+    uint32_t parent;
+    uint32_t minor; // /dev/nvidiaN of the GPU; UINT32_MAX unknown
     uint32_t
-        instance_entity_id; // DCGM's GPU_I id: index * max MIG devices + n; UINT32_MAX for a GPU
-    uint32_t slices;        // instance: compute slices; GPU: 0
-    uint32_t total_slices;  // GPU slices of the board (7 or 8 with MIG), 0 without
-    char uuid[96];          // "GPU-..." or "MIG-..." (of the instance's first compute instance)
-    char legacy_uuid[96];   // instance: "MIG-GPU-<uuid>/gi/ci", else ""
-    char name[96];          // of the GPU: "NVIDIA A10G"
-    char bus_id[32];        // "00000000:1B:00.0"
-    char profile[32];       // instance: "1g.10gb"
+        gpu_instance_id; // NVML GI id, of a compute instance that of its parent; else UINT32_MAX
+    uint32_t instance_entity_id; // DCGM's GPU_I id: index * max MIG devices + n; else UINT32_MAX
+    // Compute instance: NVML's CI id; switch, CPU, core: DCGM's entity id; link: its number at its
+    // owner, from 0. UINT32_MAX for GPUs and instances.
+    uint32_t id;
+    uint32_t slices;       // instance: compute slices; GPU: 0
+    uint32_t total_slices; // GPU slices of the board (7 or 8 with MIG), 0 without
+    char uuid[96];         // "GPU-..." or "MIG-..." (of the instance's first compute instance)
+    char legacy_uuid[96];  // instance: "MIG-GPU-<uuid>/gi/ci", else ""
+    char name[96];         // of the GPU: "NVIDIA A10G"
+    char bus_id[32];       // "00000000:1B:00.0"
+    char profile[32];      // instance: "1g.10gb"
 };
 
 // Only strings above are NUL-terminated within their arrays; the reader enforces it and valid UTF-8
@@ -128,12 +149,15 @@ enum frame_status {
     FRAME_NOT_SUPPORTED, // this GPU, or this entity, has no such value
     FRAME_NO_SYMBOL,     // the driver is older than the function
     FRAME_NO_PERMISSION,
-    FRAME_NEEDS_DCGM,   // NVML has no such number
-    FRAME_NEEDS_GPM,    // a profiling field on a GPU before Hopper: DCGM's profiling module only
-    FRAME_LOST,         // the GPU is gone
-    FRAME_VENDOR_ERROR, // value.i64 holds the vendor's code
-    FRAME_INVALID,      // the driver's number is out of any sense (temperature > 200, NaN)
-    FRAME_AVOIDED,      // the call crashed or hung the helper before: it is not made any more
+    FRAME_NEEDS_DCGM,    // NVML has no such number
+    FRAME_NEEDS_GPM,     // a profiling field on a GPU before Hopper: DCGM's profiling module only
+    FRAME_LOST,          // the GPU is gone
+    FRAME_VENDOR_ERROR,  // value.i64 holds the vendor's code
+    FRAME_INVALID,       // the driver's number is out of any sense (temperature > 200, NaN)
+    FRAME_AVOIDED,       // the call crashed or hung the helper before: it is not made any more
+    FRAME_NOT_CONNECTED, // DCGM is to give it, and no host engine answers
+    FRAME_IN_USE,        // another program owns the profiling counters
+    FRAME_PAUSED,        // profiling is paused
     FRAME_STATUS_END,
 };
 
@@ -193,12 +217,65 @@ struct frame_events {
     // struct frame_event[count]
 };
 
-// WATCH: which fields to sample and how often. Replaces the one before.
+// WATCH: which fields to sample and how often. Replaces the one before. DCGM_EXP_GPU_HEALTH_STATUS
+// (DCGM) and DCGM_EXP_P2P_STATUS (both) among the fields ask for HEALTH and PEERS frames.
 struct frame_watch {
     uint32_t watch_id;
     uint32_t count;
     uint64_t period_ns[4]; // by enum field_class; STATIC is refreshed at this period too
+    // DCGM: bit per `index` of the GPUs to watch, with their instances and links; all ones: all.
+    // NVML reads all.
+    uint64_t gpus;
     // uint16_t field_ids[count], ascending, each once
+};
+
+// HEALTH: DCGM's verdicts, the whole table, after each check. What is not in it passes.
+struct frame_verdict {
+    uint32_t entity; // GPU in ENTITIES
+    uint32_t system; // one bit of DCGM_HEALTH_WATCH_*; all ones: the GPU as a whole
+    uint32_t result; // 10 warn, 20 fail
+    uint32_t code;   // DCGM_FR_*
+};
+
+struct frame_health {
+    uint32_t generation;
+    uint32_t count;    // <= LIMIT_VERDICTS
+    uint64_t taken_ns; // CLOCK_MONOTONIC
+    // struct frame_verdict[count]
+};
+
+// PEERS: the state of NVLink peer-to-peer between GPUs, the whole table; pairs that are not in it
+// are not known.
+struct frame_peer {
+    uint32_t entity, peer; // GPUs in ENTITIES
+    uint32_t status; // nvmlGpuP2PStatus_t: 0 OK, 1 chipset, 2 GPU, 3 topology not supported, 4
+                     // disabled by registry, 5 not supported, 6 unknown
+    uint32_t reserved;
+};
+
+struct frame_peers {
+    uint32_t generation;
+    uint32_t count; // <= LIMIT_GPUS squared
+    uint64_t taken_ns;
+    // struct frame_peer[count]
+};
+
+// CONTROL: something to do once; CONTROL_DONE answers it.
+enum frame_command {
+    FRAME_COMMAND_PAUSE = 1, // DCGM's profiling, for Nsight
+    FRAME_COMMAND_RESUME,
+    FRAME_COMMAND_END,
+};
+
+struct frame_control {
+    uint32_t command; // enum frame_command
+    uint32_t number;  // comes back in the answer
+};
+
+struct frame_control_done {
+    uint32_t number;
+    int32_t code;   // 0: done; else dcgmReturn_t, or INT32_MIN: not possible now
+    char text[120]; // why not, for people
 };
 
 // The shared page: the source writes it around every vendor call, the exporter's watchdog reads it.
@@ -242,6 +319,16 @@ struct frame {
             const struct frame_watch *head;
             const uint16_t *field_ids;
         } watch;
+        struct {
+            const struct frame_health *head;
+            const struct frame_verdict *list;
+        } health;
+        struct {
+            const struct frame_peers *head;
+            const struct frame_peer *list;
+        } peers;
+        const struct frame_control *control;
+        const struct frame_control_done *control_done;
     } as;
 };
 
@@ -262,9 +349,9 @@ int must_use frame_reader_space(struct frame_reader *r, char **out_space, size_t
 void frame_reader_commit(struct frame_reader *r, size_t bytes);
 // 1: *out holds the next frame. 0: more bytes are needed. -EPROTO: not our protocol or a field out
 // of range; *what names it (static text); the stream is unusable from then on. -EFBIG: announced
-// length over the ceiling. Samples and events of another generation than the last ENTITIES are
-// returned with count 0. What the reader mends: text (see struct frame_entity; string values
-// alike), and a double that is not finite becomes FRAME_INVALID.
+// length over the ceiling. Samples, events, health and peers of another generation than the last
+// ENTITIES are returned with count 0. What the reader mends: text (see struct frame_entity; string
+// values alike), and a double that is not finite becomes FRAME_INVALID.
 int must_use frame_reader_next(struct frame_reader *r, struct frame *out, const char **what);
 
 // The text of a string record; false when it is none, or reaches outside strings (never after

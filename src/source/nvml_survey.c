@@ -190,6 +190,7 @@ static nvmlReturn_t add_slot(struct nvml_survey *b, uint32_t gpu, unsigned int s
         .minor = parent->minor,
         .gpu_instance_id = instance_id,
         .instance_entity_id = parent->index * parent->total_slices + (*ordinal)++,
+        .id = UINT32_MAX,
         .total_slices = parent->total_slices,
     };
     memcpy(e->record.name, parent->name, sizeof(e->record.name));
@@ -255,6 +256,7 @@ static struct nvml_entity *add_gpu(struct nvml_survey *b, uint32_t index)
         .minor = UINT32_MAX,
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
+        .id = UINT32_MAX,
     };
     return e;
 }

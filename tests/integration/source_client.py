@@ -20,7 +20,7 @@ FAST, MEDIUM, SLOW, STATIC = range(4)
 S = 1_000_000_000
 STATES = ["ready", "no_library", "no_driver", "no_permission", "mismatch", "failed"]
 STATUSES = ["ok", "no_data", "not_supported", "no_symbol", "no_permission", "needs_dcgm", "needs_gpm", "lost",
-            "vendor_error", "invalid", "avoided"]
+            "vendor_error", "invalid", "avoided", "not_connected", "in_use", "paused"]
 ENTITY_STATES = ["up", "lost", "reset_required", "no_permission", "skipped", "failed"]
 NONE32 = 0xFFFFFFFF
 
@@ -40,6 +40,9 @@ class State:
     driver_version: str
     library_version: str
     library_path: str
+    paused: int = 0
+    profiling_code: int = 0
+    engine: str = ""
 
 
 @dataclasses.dataclass
@@ -53,6 +56,7 @@ class Entity:
     minor: int
     gpu_instance_id: int
     instance_entity_id: int
+    id: int
     slices: int
     total_slices: int
     uuid: str
@@ -116,8 +120,9 @@ def parse(kind, body):
     if kind == HELLO:
         return struct.unpack("=IIiI", body)
     if kind == STATE:
-        code, vendor, xid, kmsg, a, b, c, d = struct.unpack("=IiII256s80s80s256s", body)
-        return State(STATES[code], vendor, xid, kmsg, text(a), text(b), text(c), text(d))
+        code, vendor, xid, kmsg, a, b, c, d, paused, profiling, engine = struct.unpack("=IiII256s80s80s256sIi128s", body)
+        return State(STATES[code], vendor, xid, kmsg, text(a), text(b), text(c), text(d),
+                     paused, profiling, text(engine))
     if kind == ENTITIES:
         return parse_entities(body)
     if kind == SAMPLE:
@@ -132,15 +137,15 @@ def parse(kind, body):
     raise AssertionError(f"frame type {kind}")
 
 
-ENTITY = struct.Struct("=BBBBIIIIIII96s96s96s32s32s")
+ENTITY = struct.Struct("=BBBBIIIIIIII96s96s96s32s32s")
 
 
 def parse_entities(body):
     generation, count = struct.unpack_from("=II", body)
     entities = []
     for row in ENTITY.iter_unpack(body[8:]):
-        strings = [text(s) for s in row[11:]]
-        entities.append(Entity(row[0], ENTITY_STATES[row[1]], *row[2:11], *strings))
+        strings = [text(s) for s in row[12:]]
+        entities.append(Entity(row[0], ENTITY_STATES[row[1]], *row[2:12], *strings))
     assert len(entities) == count
     return generation, entities
 
@@ -212,14 +217,14 @@ class Source:
     def watch(self, fields, periods=(S, 10 * S, 30 * S, 600 * S)):
         self.watches += 1
         ids = sorted(set(fields))
-        body = struct.pack("=II4Q", self.watches, len(ids), *periods) + struct.pack(f"={len(ids)}H", *ids)
-        self.socket.sendall(struct.pack("=IHH", len(body), WATCH, 1) + body)
+        body = struct.pack("=II5Q", self.watches, len(ids), *periods, 2**64 - 1) + struct.pack(f"={len(ids)}H", *ids)
+        self.socket.sendall(struct.pack("=IHH", len(body), WATCH, 2) + body)
 
     def read_frame(self, deadline):
         while True:
             if len(self.bytes) >= 8:
                 size, kind, protocol = struct.unpack_from("=IHH", self.bytes)
-                assert protocol == 1 and size <= 4 << 20
+                assert protocol == 2 and size <= 4 << 20
                 if len(self.bytes) >= 8 + size:
                     body, self.bytes = self.bytes[8:8 + size], self.bytes[8 + size:]
                     return kind, parse(kind, body)

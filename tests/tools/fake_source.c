@@ -135,6 +135,7 @@ static void send_entities(struct sv args)
             .minor = i,
             .gpu_instance_id = UINT32_MAX,
             .instance_entity_id = UINT32_MAX,
+            .id = UINT32_MAX,
         };
         if (list[i].state == FRAME_ENTITY_UP) // 00000000:10:00.0, 00000000:11:00.0, ...
             (void)snprintf(list[i].bus_id, sizeof(list[i].bus_id), "00000000:%02X:00.0", 16 + i);

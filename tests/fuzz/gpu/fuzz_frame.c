@@ -75,6 +75,21 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
         for (uint32_t i = 1; i < f->as.watch.head->count; i++)
             check(f->as.watch.field_ids[i] > f->as.watch.field_ids[i - 1]);
         break;
+    case FRAME_HEALTH:
+        for (uint32_t i = 0; i < f->as.health.head->count; i++)
+            check(f->as.health.list[i].entity < r->entity_count);
+        break;
+    case FRAME_PEERS:
+        for (uint32_t i = 0; i < f->as.peers.head->count; i++)
+            check(f->as.peers.list[i].entity < r->entity_count &&
+                  f->as.peers.list[i].peer < r->entity_count);
+        break;
+    case FRAME_CONTROL:
+        check(f->as.control->command < FRAME_COMMAND_END);
+        break;
+    case FRAME_CONTROL_DONE:
+        check_text(f->as.control_done->text, sizeof(f->as.control_done->text));
+        break;
     case FRAME_TYPE_END:
         abort();
     }
@@ -84,8 +99,15 @@ static void put_entities(struct buf *wire)
 {
     struct frame_entities head = {.generation = 1, .count = 2};
     struct frame_entity list[2] = {
-        {.kind = FRAME_ENTITY_GPU, .gpu_instance_id = UINT32_MAX, .instance_entity_id = UINT32_MAX},
-        {.kind = FRAME_ENTITY_GPU_I, .gpu_instance_id = 3, .slices = 1, .total_slices = 7},
+        {.kind = FRAME_ENTITY_GPU,
+         .gpu_instance_id = UINT32_MAX,
+         .instance_entity_id = UINT32_MAX,
+         .id = UINT32_MAX},
+        {.kind = FRAME_ENTITY_GPU_I,
+         .gpu_instance_id = 3,
+         .id = UINT32_MAX,
+         .slices = 1,
+         .total_slices = 7},
     };
     size_t start = frame_begin(wire, FRAME_ENTITIES);
     buf_add(wire, &head, sizeof(head));

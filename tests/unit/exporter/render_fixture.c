@@ -106,6 +106,7 @@ uint32_t fixture_add_gpu(struct fixture *f, const char *model)
         .minor = index,
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
+        .id = UINT32_MAX,
     };
     snprintf(e->uuid, sizeof(e->uuid), "GPU-00000000-0000-0000-0000-%012u", index);
     snprintf(e->bus_id, sizeof(e->bus_id), "00000000:%02X:00.0", 0x1b + index);
@@ -126,6 +127,7 @@ uint32_t fixture_add_instance(struct fixture *f, uint32_t gpu, uint32_t gpu_inst
     e->parent = gpu;
     e->gpu_instance_id = gpu_instance_id;
     e->instance_entity_id = parent->index * 7 + siblings;
+    e->id = UINT32_MAX;
     snprintf(e->uuid, sizeof(e->uuid), "MIG-%08u-%04u-0000-0000-000000000000", parent->index,
              gpu_instance_id);
     sv_copy(e->profile, sizeof(e->profile), sv_from(profile));

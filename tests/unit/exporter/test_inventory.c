@@ -36,6 +36,7 @@ static struct frame_entity gpu(uint32_t index, const char *uuid, const char *bus
         .minor = index,
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
+        .id = UINT32_MAX,
     };
     sv_copy(e.uuid, sizeof(e.uuid), sv_from(uuid));
     sv_copy(e.bus_id, sizeof(e.bus_id), sv_from(bus_id));
@@ -62,6 +63,7 @@ static struct frame_entity instance(uint32_t parent, uint32_t index, uint32_t gi
         .minor = UINT32_MAX,
         .gpu_instance_id = gi,
         .instance_entity_id = index * 7 + gi,
+        .id = UINT32_MAX,
         .slices = 1,
     };
     sv_copy(e.uuid, sizeof(e.uuid), sv_from(uuid));

@@ -90,6 +90,7 @@ static struct frame_entity gpu(uint32_t index, uint32_t self)
         .minor = index,
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
+        .id = UINT32_MAX,
         .uuid = "GPU-0",
         .name = "NVIDIA A10G",
     };
@@ -103,6 +104,7 @@ static struct frame_entity instance(uint32_t index, uint32_t parent, uint32_t gi
         .parent = parent,
         .gpu_instance_id = gi,
         .instance_entity_id = index * 8 + gi,
+        .id = UINT32_MAX,
         .slices = 1,
         .total_slices = 7,
         .uuid = "MIG-0",
