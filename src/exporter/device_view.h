@@ -2,10 +2,10 @@
 // The devices as a page shows them: two inventories, NVML's and DCGM's, joined. An engine.
 //
 // The primary inventory is the list of GPUs and instances, their states and their XID history:
-// NVML's once it has listed a GPU, until then DCGM's where that has some. The other one adds values: a GPU of it is the
-// primary's by UUID (else bus id), an instance by its GPU and GPU instance id; never by index. Switches,
-// links, CPUs and cores are always DCGM's. For each value NVML's is taken while it is there, else
-// DCGM's: one page, one value per series.
+// NVML's once it has listed a GPU, until then DCGM's where that has some. The other one adds
+// values: a GPU of it is the primary's by UUID (else bus id), an instance by its GPU and GPU
+// instance id; never by index. Switches, links, CPUs and cores are always DCGM's. For each value
+// NVML's is taken while it is there, else DCGM's: one page, one value per series.
 #pragma once
 
 #include "exporter/inventory.h"
@@ -30,8 +30,8 @@ struct device_view {
 
 void device_view_init(struct device_view *v);
 void device_view_deinit(struct device_view *v);
-// Says which inventories there are (borrowed; NULL: none of that source) and joins them anew where a
-// list changed: before each page, and before looking anything up. 0, -ENOMEM (then as before).
+// Says which inventories there are (borrowed; NULL: none of that source) and joins them anew where
+// a list changed: before each page, and before looking anything up. 0, -ENOMEM (then as before).
 int must_use device_view_refresh(struct device_view *v, const struct inventory *nvml,
                                  const struct inventory *dcgm);
 // The same device in an inventory of the view; NULL: it has none such.
@@ -44,8 +44,8 @@ struct device_slots {
 };
 struct device_slots device_view_slots(const struct device_view *v, uint16_t field);
 // The value of entity (of primary) to show: NVML's while OK and current, else DCGM's, else the one
-// that says best why there is none (DCGM's where NVML never has it). NULL: watched nowhere. *source:
-// whose it is.
+// that says best why there is none (DCGM's where NVML never has it). NULL: watched nowhere.
+// *source: whose it is.
 const struct inventory_value *device_view_value(const struct device_view *v, size_t entity,
                                                 struct device_slots slots, uint64_t horizon_ns,
                                                 uint64_t now_ns, enum device_source *source);

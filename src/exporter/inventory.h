@@ -46,8 +46,8 @@ struct inventory_entity {
 
 struct inventory {
     // GPU order, each GPU followed by its instances (and those by their compute instances); then
-    // switches, links, CPUs and cores as listed. Links, cores and compute instances that are gone are
-    // dropped, as instances are.
+    // switches, links, CPUs and cores as listed. Links, cores and compute instances that are gone
+    // are dropped, as instances are.
     struct inventory_entity *entities;
     size_t entity_count;
     uint16_t *fields; // ascending

@@ -30,8 +30,8 @@
     X(dcgmGetDeviceAttributes, (dcgmHandle_t, unsigned int, dcgmDeviceAttributes_v3 *),            \
       "dcgmGetDeviceAttributes")                                                                   \
     X(dcgmGetGpuStatus, (dcgmHandle_t, unsigned int, int *), "dcgmGetGpuStatus")                   \
-    X(dcgmGetEntityGroupEntities,                                                                  \
-      (dcgmHandle_t, int, unsigned int *, int *, unsigned int), "dcgmGetEntityGroupEntities")      \
+    X(dcgmGetEntityGroupEntities, (dcgmHandle_t, int, unsigned int *, int *, unsigned int),        \
+      "dcgmGetEntityGroupEntities")                                                                \
     X(dcgmGetGpuInstanceHierarchy, (dcgmHandle_t, dcgmMigHierarchy_v2 *),                          \
       "dcgmGetGpuInstanceHierarchy")                                                               \
     X(dcgmGetNvLinkLinkStatus, (dcgmHandle_t, void *), "dcgmGetNvLinkLinkStatus")                  \
@@ -92,7 +92,7 @@ struct dcgm {
     uint32_t calls; // made so far
     bool lost;      // a call said that the connection or the engine is gone; dcgm_engine.h mends it
     char path[256]; // where the library was found, "" if unknown
-    char version[80]; // of the engine, of the library without one
+    char version[80];  // of the engine, of the library without one
     char address[128]; // of the engine in use, "embedded", or ""
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DCGM source: one loop that keeps an engine, walks its entities, reads what is watched and talks
-// to the exporter. An engine that is lost is looked for again after 0.25 s ... 5 s; STATE tells.
+// The DCGM source: one loop that keeps an engine, walks its entities, reads what is watched and
+// talks to the exporter. An engine that is lost is looked for again after 0.25 s ... 5 s; STATE
+// tells.
 #pragma once
 
 #include "source/dcgm_engine.h"

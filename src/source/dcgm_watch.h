@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine samples for us: groups of entities and groups of fields, one pair per entity kind,
-// cost class and 128 fields (the most that DCGM takes), each field at the kinds that its level allows:
-// GPUs take NONE, GPU, VGPU, GPU_I and GPU_CI (instances the last two), switches SWITCH and LINK,
-// links LINK, CPUs CPU and CPU_CORE, cores CPU_CORE. A read is one bulk call per pair that is due,
-// whatever the number of fields; values are looked at where the library has them, never copied.
+// What the engine samples for us: groups of entities and groups of fields, one pair per entity
+// kind, cost class and 128 fields (the most that DCGM takes), each field at the kinds that its
+// level allows: GPUs take NONE, GPU, VGPU, GPU_I and GPU_CI (instances the last two), switches
+// SWITCH and LINK, links LINK, CPUs CPU and CPU_CORE, cores CPU_CORE. A read is one bulk call per
+// pair that is due, whatever the number of fields; values are looked at where the library has them,
+// never copied.
 #pragma once
 
 #include "base/buf.h"
@@ -16,10 +17,10 @@ void dcgm_watch_free(struct dcgm_watch *w); // unwatches what the engine still h
 // What is wanted; copied. Takes effect with the next apply.
 int must_use dcgm_watch_set(struct dcgm_watch *w, const struct frame_watch *watch,
                             const uint16_t *field_ids);
-// Makes the engine watch it: after a new set, a new list of devices, or a new engine (forget first).
-// What was watched before and is not any more is unwatched and destroyed. Fields that the engine or
-// library does not know, or whose profiling is not to be had, get their status. 0, or what the engine
-// as a whole said.
+// Makes the engine watch it: after a new set, a new list of devices, or a new engine (forget
+// first). What was watched before and is not any more is unwatched and destroyed. Fields that the
+// engine or library does not know, or whose profiling is not to be had, get their status. 0, or
+// what the engine as a whole said.
 dcgmReturn_t dcgm_watch_apply(struct dcgm_watch *w);
 // The engine is gone and with it all that was made there.
 void dcgm_watch_forget(struct dcgm_watch *w);
@@ -32,5 +33,5 @@ dcgmReturn_t dcgm_watch_read(struct dcgm_watch *w, uint64_t now_ns, const struct
 void dcgm_watch_resend(struct dcgm_watch *w);
 // 0, or the dcgmReturn_t that keeps profiling fields away on some GPU (STATE's profiling_code).
 dcgmReturn_t dcgm_watch_profiling_code(const struct dcgm_watch *w);
-void dcgm_watch_set_paused(struct dcgm_watch *w, bool paused); // profiling fields: FRAME_PAUSED
+void dcgm_watch_set_paused(struct dcgm_watch *w, bool paused);     // profiling fields: FRAME_PAUSED
 bool dcgm_watch_wants(const struct dcgm_watch *w, uint16_t field); // in the last set

@@ -22,7 +22,7 @@ def test_structs_and_constants_are_those_of_nvidias_header():
     if header is None:
         pytest.skip("package nvidia-nvml-dev is not installed")
     done = subprocess.run(
-        [ROOT / "script/make-abi-check", ROOT / "src/source/nvml_abi.h", "nvml.h", header.parent],
+        [ROOT / "script/make-abi-check", "nvml", ROOT / "src/source/nvml_abi.h", "nvml.h", header.parent],
         capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) > 300
