@@ -23,13 +23,30 @@ static void check_text(const char *text, size_t bytes)
     check(sv_is_utf8(sv_from(text)));
 }
 
+static void check_parent(const struct frame_entity *list, uint32_t count, uint32_t self)
+{
+    static const unsigned parents[FRAME_ENTITY_KIND_END] = {
+        [FRAME_ENTITY_GPU] = 1u << FRAME_ENTITY_GPU,
+        [FRAME_ENTITY_GPU_I] = 1u << FRAME_ENTITY_GPU,
+        [FRAME_ENTITY_GPU_CI] = 1u << FRAME_ENTITY_GPU_I,
+        [FRAME_ENTITY_SWITCH] = 1u << FRAME_ENTITY_SWITCH,
+        [FRAME_ENTITY_LINK] = 1u << FRAME_ENTITY_GPU | 1u << FRAME_ENTITY_SWITCH,
+        [FRAME_ENTITY_CPU] = 1u << FRAME_ENTITY_CPU,
+        [FRAME_ENTITY_CPU_CORE] = 1u << FRAME_ENTITY_CPU,
+    };
+    const struct frame_entity *e = &list[self];
+    check(e->kind < FRAME_ENTITY_KIND_END && e->parent < count);
+    check(parents[e->kind] >> list[e->parent].kind & 1);
+    check(list[e->parent].kind != e->kind || e->parent == self);
+}
+
 static void check_entities(const struct frame *f)
 {
     uint32_t count = f->as.entities.head->count;
     check(count <= LIMIT_ENTITIES);
     for (uint32_t i = 0; i < count; i++) {
         const struct frame_entity *e = &f->as.entities.list[i];
-        check(e->parent < count && f->as.entities.list[e->parent].kind == FRAME_ENTITY_GPU);
+        check_parent(f->as.entities.list, count, i);
         check_text(e->uuid, sizeof(e->uuid));
         check_text(e->legacy_uuid, sizeof(e->legacy_uuid));
         check_text(e->name, sizeof(e->name));

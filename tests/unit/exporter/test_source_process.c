@@ -503,7 +503,7 @@ static void whatever_breaks_the_protocol_is_killed_and_replaced(void **state)
     struct fixture *f = *state;
     assert_protocol_error(f, "garbage\npause\n");
     assert_protocol_error(f, "hello\ngarbage\npause\n");
-    assert_protocol_error(f, "hello 2\npause\n"); // another version
+    assert_protocol_error(f, "hello 1\npause\n"); // another version
     assert_protocol_error(f, "state 0\npause\n"); // no hello
     assert_protocol_error(f, "hello\nhello\npause\n");
     assert_protocol_error(f, "hello\nclose\npause\n");
