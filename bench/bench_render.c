@@ -11,7 +11,7 @@
 
 static int page(struct fixture *f, struct buf *out)
 {
-    const struct render_input in = {&f->config, &f->inventory, &f->owners, &f->self, f->now_ns};
+    const struct render_input in = fixture_input(f);
     buf_reset(out);
     return render_page(f->render, &in, TEXT_FORMAT_PROMETHEUS, out);
 }

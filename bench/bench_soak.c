@@ -270,8 +270,12 @@ static void publish(uint64_t round)
     };
     uint64_t begun_ns = clock_mono_ns();
     inventory_expire(&node.inventory, node.config->period_ns, node.now_ns);
-    must(publisher_publish(node.publisher, node.config, &node.inventory, &self, node.now_ns) == 0,
-         "page");
+    const struct device_view view = {
+        .primary = &node.inventory,
+        .sources[DEVICE_SOURCE_NVML] = &node.inventory,
+        .layout = node.inventory.layout,
+    };
+    must(publisher_publish(node.publisher, node.config, &view, &self, node.now_ns) == 0, "page");
     measured(STEP_PUBLISH, begun_ns);
     struct sv page = http_body_bytes(publisher_body(node.publisher, TEXT_FORMAT_PROMETHEUS));
     node.page_bytes = page.len;

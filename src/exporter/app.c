@@ -66,7 +66,12 @@ void app_publish(struct app *a)
     uint64_t now_ns = clock_mono_ns();
     inventory_expire(&a->inventory, a->config->period_ns, now_ns);
     app_self(a, &self);
-    int r = publisher_publish(a->publisher, a->config, &a->inventory, &self, now_ns);
+    const struct device_view view = {
+        .primary = &a->inventory,
+        .sources[DEVICE_SOURCE_NVML] = &a->inventory,
+        .layout = a->inventory.layout,
+    };
+    int r = publisher_publish(a->publisher, a->config, &view, &self, now_ns);
     if (r < 0)
         log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
     else

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: owners are a function of (inventory layout, kubelet map); both carry a version, so
-// a tick on which neither moved costs two comparisons. A page is one heap buffer handed over to an
-// http_body, which the server frees with its last reader; `live` holds references to pages that may
-// still have readers, oldest first.
+// How it works: owners are a function of (layout of the devices, kubelet map); both carry a
+// version, so a tick on which neither moved costs two comparisons. A page is one heap buffer handed
+// over to an http_body, which the server frees with its last reader; `live` holds references to
+// pages that may still have readers, oldest first.
 #include "exporter/publish.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ struct publisher {
     bool jobs_changed;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
-    uint64_t owners_layout;          // inventory layout the owners were made for
+    uint64_t owners_layout;          // layout of the view that the owners were made for
     uint64_t owners_version;
     struct page live[LIMIT_PAGES_LIVE]; // [live_count - 1] is the current page
     size_t live_count;
@@ -182,10 +182,11 @@ static bool metadata_changed(struct publisher *p)
     return pod_metadata_version(p->metadata) != p->metadata_version;
 }
 
-static int refresh_owners(struct publisher *p, const struct inventory *inv)
+static int refresh_owners(struct publisher *p, const struct device_view *view)
 {
+    const struct inventory *inv = view->primary;
     bool relabelled = metadata_changed(p);
-    if (!p->rows_changed && !p->jobs_changed && !relabelled && p->owners_layout == inv->layout)
+    if (!p->rows_changed && !p->jobs_changed && !relabelled && p->owners_layout == view->layout)
         return 0;
     int r = work_out_holders(p, inv);
     if (r == 0)
@@ -197,7 +198,7 @@ static int refresh_owners(struct publisher *p, const struct inventory *inv)
     p->jobs_changed = false;
     if (p->metadata)
         p->metadata_version = pod_metadata_version(p->metadata);
-    p->owners_layout = inv->layout;
+    p->owners_layout = view->layout;
     return 0;
 }
 
@@ -277,7 +278,7 @@ static int make_page_that_fits(struct publisher *p, struct render_input *in,
                                struct render_owners *owners, struct render_self *self,
                                struct page *out)
 {
-    const struct page_key key = {in->config->hash, in->inventory->layout, p->owners_version};
+    const struct page_key key = {in->config->hash, in->view->layout, p->owners_version};
     bool is_known = p->too_large_most != PAGE_WHOLE && p->too_large.config == key.config &&
                     p->too_large.layout == key.layout && p->too_large.owners == key.owners;
     enum page_content content = is_known ? p->too_large_most : PAGE_WHOLE;
@@ -295,9 +296,9 @@ static int make_page_that_fits(struct publisher *p, struct render_input *in,
 }
 
 int publisher_publish(struct publisher *p, const struct exporter_config *config,
-                      const struct inventory *inventory, struct render_self *self, uint64_t now_ns)
+                      const struct device_view *view, struct render_self *self, uint64_t now_ns)
 {
-    int r = refresh_owners(p, inventory);
+    int r = refresh_owners(p, view);
     if (r < 0)
         return r;
     self->attribution_unknown_ids = p->holders.unknown_ids;
@@ -312,7 +313,13 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .metadata = p->metadata,
         .jobs = p->entity_jobs,
     };
-    struct render_input in = {config, inventory, &owners, self, now_ns};
+    struct render_input in = {
+        .config = config,
+        .view = view,
+        .owners = &owners,
+        .self = self,
+        .now_ns = now_ns,
+    };
     struct page page;
     r = make_page_that_fits(p, &in, &owners, self, &page);
     if (r < 0)

@@ -28,7 +28,7 @@ void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);
 // that is not enough without owners, which it says itself (self->page_without_pod_labels,
 // self->page_without_owners). 0; -ENOMEM or -EFBIG: the page before stays.
 int must_use publisher_publish(struct publisher *p, const struct exporter_config *config,
-                               const struct inventory *inventory, struct render_self *self,
+                               const struct device_view *view, struct render_self *self,
                                uint64_t now_ns);
 // The current body, or NULL before the first publish. Borrowed until the next publish.
 struct http_body *publisher_body(const struct publisher *p, enum text_format format);

@@ -30,7 +30,7 @@ void render_free(struct render *r)
     free(r);
 }
 
-_Static_assert(sizeof(struct render_key) == 16 * sizeof(uint64_t), "render_key has padding");
+_Static_assert(sizeof(struct render_key) == 18 * sizeof(uint64_t), "render_key has padding");
 
 static struct render_key key_of(const struct render_input *in)
 {
@@ -39,18 +39,20 @@ static struct render_key key_of(const struct render_input *in)
         .config = in->config,
         .options = in->config->options,
         .counters = in->config->counters.rows,
-        .inventory = in->inventory,
-        .entities = in->inventory->entities,
-        .fields = in->inventory->fields,
+        .primary = in->view->primary,
+        .nvml = in->view->sources[DEVICE_SOURCE_NVML],
+        .dcgm = in->view->sources[DEVICE_SOURCE_DCGM],
+        .entities = in->view->primary->entities,
+        .fields = in->view->primary->fields,
         .pod_rows = owners ? owners->rows : NULL,
         .holders = owners ? owners->holders : NULL,
         .metadata = owners ? owners->metadata : NULL,
         .jobs = owners ? owners->jobs : NULL,
         .config_hash = in->config->hash,
         .counter_count = in->config->counters.count,
-        .entity_count = in->inventory->entity_count,
-        .field_count = in->inventory->field_count,
-        .layout = in->inventory->layout,
+        .entity_count = in->view->primary->entity_count,
+        .field_count = in->view->primary->field_count,
+        .layout = in->view->layout,
         .owners_version = owners ? owners->version : 0,
     };
 }

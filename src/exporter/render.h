@@ -9,11 +9,11 @@
 
 #include "exporter/attribute.h"
 #include "exporter/config.h"
-#include "exporter/inventory.h"
+#include "exporter/exp_counts.h"
 #include "exporter/pod_metadata.h"
 #include "metrics/text.h"
 
-// Who holds what, as one immutable set with a version. Index i is inventory.entities[i].
+// Who holds what, as one immutable set with a version. Index i is view.primary->entities[i].
 struct render_owners {
     uint64_t version;                       // differs whenever anything below differs
     const struct pod_devices *rows;         // NULL: no kubelet map
@@ -67,10 +67,11 @@ struct render_self {
 
 struct render_input {
     const struct exporter_config *config;
-    const struct inventory *inventory;
+    const struct device_view *view;
     const struct render_owners *owners; // NULL: nobody is known
     const struct render_self *self;
     uint64_t now_ns;
+    struct exp_counts *exp; // dcgm-exporter's windowed counters; NULL: none
 };
 
 // Whether samples of GPUs have a label of that name of their own.

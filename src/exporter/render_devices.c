@@ -133,12 +133,36 @@ static void add_xid_sample(const struct render_layout *l, const struct render_de
     buf_add_char(out, '\n');
 }
 
+void render_note(struct render_layout *l, size_t at, enum render_code code)
+{
+    note(l, at, code);
+}
+
+void render_add_exp_line(const struct render_layout *l, const struct render_device_family *f,
+                         size_t sample, const struct sv values[RENDER_EXP_LABELS], int64_t number,
+                         struct buf *out)
+{
+    const char *const *names = render_exp_labels(f->field->id);
+    const struct render_exp_sample *s = &l->exp[f->field->id - FIELD_EXP_FIRST].items[sample];
+    uint32_t done = 0;
+    render_add_span(l, f->name, out);
+    for (size_t i = 0; i < RENDER_EXP_LABELS && names[i]; i++) {
+        render_add_span(l, (struct render_span){s->labels.at + done, s->at[i] - done}, out);
+        done = s->at[i];
+        if (values[i].ptr)
+            text_add_label(out, names[i], values[i]);
+    }
+    render_add_span(l, (struct render_span){s->labels.at + done, s->labels.bytes - done}, out);
+    buf_add_i64(out, number);
+    buf_add_char(out, '\n');
+}
+
 // The last XID is evidence and has rules of its own, so inventory_find decides.
 static size_t add_xid_family(struct render_layout *l, const struct render_device_family *f,
                              const struct render_input *in, struct buf *out)
 {
     const struct render_samples *list = render_samples_of(l, f);
-    const struct inventory *inv = in->inventory;
+    const struct inventory *inv = in->view->primary;
     size_t added = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct render_sample *s = &list->items[i];
@@ -164,7 +188,7 @@ static size_t add_family(struct render_layout *l, const struct render_device_fam
                          const struct render_input *in, struct buf *out)
 {
     const struct render_samples *list = render_samples_of(l, f);
-    const struct inventory_entity *entities = in->inventory->entities;
+    const struct inventory_entity *entities = in->view->primary->entities;
     size_t added = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct render_sample *s = &list->items[i];
@@ -203,12 +227,14 @@ size_t render_devices_add(struct render_layout *l, const struct render_input *in
         const struct render_device_family *f = &l->families[i];
         if (f->elsewhere)
             continue;
-        if (f->field->id == FIELD_XID_ERRORS && !f->label)
+        if (f->exp)
+            added += render_exp_add(l, f, in, out);
+        else if (f->field->id == FIELD_XID_ERRORS && !f->label)
             added += add_xid_family(l, f, in, out);
         else if (f->slot == UINT32_MAX)
             continue;
         else if (f->label)
-            judge_label(l, f, in->inventory);
+            judge_label(l, f, in->view->primary);
         else
             added += add_family(l, f, in, out);
     }

@@ -171,7 +171,7 @@ int render_fields_refresh(struct render_layout *l, const struct render_input *in
 {
     if (!l->field_stale)
         return 0;
-    const struct inventory *inv = in->inventory;
+    const struct inventory *inv = in->view->primary;
     cleanup(mem_freep) uint32_t *told = calloc(inv->entity_count + 1, sizeof(*told));
     if (!told)
         return -ENOMEM;

@@ -26,6 +26,24 @@ struct render_samples {
     size_t count, capacity;
 };
 
+// dcgm-exporter's own counters have labels of their own, at most two each, whose values come with
+// each page. Fields FIELD_EXP_FIRST and up: XID_ERRORS_COUNT, CLOCK_EVENTS_COUNT, GPU_HEALTH_STATUS,
+// P2P_STATUS, CLOCK_EVENTS_TOTAL, XID_ERRORS_TOTAL.
+#define RENDER_EXP_COUNT 6
+#define RENDER_EXP_LABELS 2
+
+// A sample's labels with room for them: `,name="value"` goes to these places, in bytes from the
+// start of labels. Item i is of the device of item i of layout.own.
+struct render_exp_sample {
+    struct render_span labels;
+    uint32_t at[RENDER_EXP_LABELS];
+};
+
+struct render_exp_samples {
+    struct render_exp_sample *items;
+    size_t count, capacity;
+};
+
 // One row of the counters file. Its samples are all of list; nothing of the configuration is
 // borrowed but static data.
 struct render_device_family {
@@ -37,6 +55,7 @@ struct render_device_family {
     uint64_t horizon_ns; // how old a value may be
     bool board;          // values are the GPU's, not the instance's
     bool label;          // no samples of its own
+    bool exp;            // of dcgm-exporter's own counters
     bool elsewhere;      // belongs to switches, links, CPUs or adapters: no GPU has it
 };
 
@@ -55,8 +74,8 @@ enum render_code {
 // Everything a layout was made from. All members are of one size, so there is no padding and memcmp
 // compares.
 struct render_key {
-    const void *config, *options, *counters, *inventory, *entities, *fields, *pod_rows, *holders,
-        *metadata, *jobs;
+    const void *config, *options, *counters, *primary, *nvml, *dcgm, *entities, *fields, *pod_rows,
+        *holders, *metadata, *jobs;
     uint64_t config_hash, counter_count, entity_count, field_count, layout, owners_version;
 };
 
@@ -138,6 +157,7 @@ struct render_layout {
     struct buf text;
     struct render_samples own;   // of the chosen entities
     struct render_samples board; // one a GPU; used with --mig-board-fields=once only
+    struct render_exp_samples exp[RENDER_EXP_COUNT]; // by field id; empty where not asked for
     struct render_device_family *families;
     size_t family_count, family_capacity;
     uint8_t *codes; // enum render_code of each sample on the last page
@@ -186,14 +206,24 @@ struct render_labels {
 // Fills rows from the counters file. 0, -ENOMEM.
 int must_use render_labels_init(struct render_labels *l, const struct render_input *in);
 void render_labels_deinit(struct render_labels *l);
-// `{gpu="0",...} ` of a DCGM sample; *out_split is where err_code and err_msg go.
+// `{gpu="0",...} ` of a DCGM sample.
 struct render_subject {
     const struct inventory_entity *entity, *gpu;
     const struct render_owner *owner;
     const char *job; // NULL: none
+    // Labels that are put in later, ascending, up to NULL; NULL: none. A pod's label of such a name
+    // gives way.
+    const char *const *extras;
+};
+// Places in it, in bytes from its start.
+struct render_places {
+    uint32_t split;                     // err_code and err_msg
+    uint32_t extras[RENDER_EXP_LABELS]; // one each
 };
 void render_labels_add(const struct render_labels *l, const struct render_subject *subject,
-                       struct buf *out, uint32_t *out_split);
+                       struct buf *out, struct render_places *out_places);
+// The names of a counter's own labels, ascending, up to NULL.
+const char *const *render_exp_labels(uint16_t field);
 // `{gpu="0",UUID="...",hostname="..."[,GPU_I_ID="1"]` of podgpu's own device families, left open.
 void render_labels_add_device(const struct render_input *in, const struct inventory_entity *entity,
                               const struct inventory_entity *gpu, struct buf *out);
@@ -225,6 +255,20 @@ static inline const struct render_samples *render_samples_of(const struct render
 size_t render_devices_add(struct render_layout *l, const struct render_input *in, struct buf *out);
 // Whether a value can be a sample at all.
 enum render_code render_value_code(const struct inventory_value *value);
+
+// What was there or missing of a sample: at is its place in codes.
+void render_note(struct render_layout *l, size_t at, enum render_code code);
+// A line of one of dcgm-exporter's own counters: sample is a position in layout.own; a label whose
+// value has no .ptr is left out.
+void render_add_exp_line(const struct render_layout *l, const struct render_device_family *f,
+                         size_t sample, const struct sv values[RENDER_EXP_LABELS], int64_t number,
+                         struct buf *out);
+
+// --- render_exp.c ---
+// Appends a family of dcgm-exporter's own counters, its header first, and notes a code for each
+// sample of layout.own. Returns the count of lines.
+size_t render_exp_add(struct render_layout *l, const struct render_device_family *f,
+                      const struct render_input *in, struct buf *out);
 
 // --- render_podgpu.c, render_fields.c, render_self.c: each returns 0 or the error of its buffer
 // ---

@@ -186,39 +186,79 @@ static void add_pod_labels(struct pod_labels *labels, const char *before, struct
     }
 }
 
-static void add_configured(const struct render_labels *l, const struct inventory_entity *entity,
-                           struct pod_labels *pod_labels, struct buf *out)
+static void add_value_label(const char *name, const struct inventory_value *v, struct buf *out)
+{
+    struct buf text = BUF_INIT(512);
+    switch ((enum frame_value_type)v->type) {
+    case FRAME_VALUE_STRING:
+        text_add_label(out, name, sv_from(v->value.string));
+        break;
+    case FRAME_VALUE_I64:
+        buf_add_i64(&text, v->value.i64);
+        text_add_label(out, name, buf_sv(&text));
+        break;
+    case FRAME_VALUE_DOUBLE:
+        text_add_f6(&text, v->value.f64);
+        text_add_label(out, name, buf_sv(&text));
+        break;
+    case FRAME_VALUE_NONE:
+    case FRAME_VALUE_TYPE_END:
+        break;
+    }
+    if (text.error && !out->error)
+        out->error = text.error;
+    buf_deinit(&text);
+}
+
+// The labels between the built-in ones and the attributes: configured ones, the pod's, and room for
+// those that come later, all by name.
+struct middle {
+    struct pod_labels pod;
+    const char *const *extras;
+    size_t extra_count;
+    struct render_places *places;
+    size_t start;
+};
+
+// Notes the places of extras up to that name; all when NULL.
+static void leave_room(struct middle *m, const char *before, struct buf *out)
+{
+    for (; m->extras && *m->extras && (!before || strcmp(*m->extras, before) < 0); m->extras++) {
+        add_pod_labels(&m->pod, *m->extras, out);
+        if (m->extra_count < RENDER_EXP_LABELS)
+            m->places->extras[m->extra_count++] = (uint32_t)(out->len - m->start);
+    }
+}
+
+static void add_middle(const struct render_labels *l, const struct inventory_entity *entity,
+                       struct middle *m, struct buf *out)
 {
     for (size_t i = 0; i < l->row_count; i++) {
         const struct render_label_row *row = &l->rows[i];
         if (i > 0 && strcmp(row->name, l->rows[i - 1].name) == 0)
             continue;
-        add_pod_labels(pod_labels, row->name, out);
+        leave_room(m, row->name, out);
+        add_pod_labels(&m->pod, row->name, out);
         const struct inventory_value *v =
-            inventory_find_label(l->in->inventory, entity, row->field);
-        if (!v || render_value_code(v) == RENDER_CODE_BLANK)
-            continue;
-        struct buf text = BUF_INIT(512);
-        switch ((enum frame_value_type)v->type) {
-        case FRAME_VALUE_STRING:
-            text_add_label(out, row->name, sv_from(v->value.string));
-            break;
-        case FRAME_VALUE_I64:
-            buf_add_i64(&text, v->value.i64);
-            text_add_label(out, row->name, buf_sv(&text));
-            break;
-        case FRAME_VALUE_DOUBLE:
-            text_add_f6(&text, v->value.f64);
-            text_add_label(out, row->name, buf_sv(&text));
-            break;
-        case FRAME_VALUE_NONE:
-        case FRAME_VALUE_TYPE_END:
-            break;
-        }
-        if (text.error && !out->error)
-            out->error = text.error;
-        buf_deinit(&text);
+            inventory_find_label(l->in->view->primary, entity, row->field);
+        if (v && render_value_code(v) != RENDER_CODE_BLANK)
+            add_value_label(row->name, v, out);
     }
+    leave_room(m, NULL, out);
+    add_pod_labels(&m->pod, NULL, out);
+}
+
+const char *const *render_exp_labels(uint16_t field)
+{
+    static const char *const names[RENDER_EXP_COUNT][RENDER_EXP_LABELS + 1] = {
+        {"window_size_in_ms", "xid", NULL},
+        {"clock_event", "window_size_in_ms", NULL},
+        {"health_error_code", "health_watch", NULL},
+        {"link_status", "peer_gpu", NULL},
+        {"clock_event", NULL},
+        {"xid", NULL},
+    };
+    return names[field - FIELD_EXP_FIRST];
 }
 
 struct attribute_label {
@@ -265,14 +305,17 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
 }
 
 void render_labels_add(const struct render_labels *l, const struct render_subject *subject,
-                       struct buf *out, uint32_t *out_split)
+                       struct buf *out, struct render_places *out_places)
 {
-    size_t start = out->len;
+    struct middle m = {
+        .pod = pod_labels_of(subject->owner),
+        .extras = subject->extras,
+        .places = out_places,
+        .start = out->len,
+    };
     add_built_in(l->in, subject->entity, subject->gpu, out);
-    struct pod_labels pod_labels = pod_labels_of(subject->owner);
-    add_configured(l, subject->entity, &pod_labels, out);
-    add_pod_labels(&pod_labels, NULL, out);
-    *out_split = (uint32_t)(add_owner(l->in, subject->owner, subject->job, out) - start);
+    add_middle(l, subject->entity, &m, out);
+    out_places->split = (uint32_t)(add_owner(l->in, subject->owner, subject->job, out) - m.start);
     buf_add_str(out, "} ");
 }
 

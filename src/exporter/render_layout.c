@@ -21,6 +21,8 @@ void render_layout_deinit(struct render_layout *l)
     buf_deinit(&l->gpu_text);
     buf_deinit(&l->about_text);
     buf_deinit(&l->field_text);
+    for (size_t i = 0; i < RENDER_EXP_COUNT; i++)
+        free(l->exp[i].items);
     free(l->own.items);
     free(l->board.items);
     free(l->families);
@@ -51,9 +53,10 @@ struct work {
     struct render_labels labels;
     size_t *chosen; // positions in inventory.entities, in output order
     size_t chosen_count;
-    bool *board_done;  // per entity: the GPU stands in the board list
-    uint32_t *seen;    // open-addressed: sample position + 1, by its labels
-    size_t seen_slots; // power of two
+    bool exp[RENDER_EXP_COUNT]; // counters of dcgm-exporter's own that are asked for
+    bool *board_done;           // per entity: the GPU stands in the board list
+    uint32_t *seen;             // open-addressed: sample position + 1, by its labels
+    size_t seen_slots;          // power of two
 };
 
 static void work_deinit(struct work *w)
@@ -118,18 +121,61 @@ static int samples_push(struct render_samples *list, const struct render_sample 
     return 0;
 }
 
+static int exp_push(struct render_exp_samples *list, const struct render_exp_sample *sample)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 16;
+        struct render_exp_sample *items = realloc(list->items, capacity * sizeof(*items));
+        if (!items)
+            return -ENOMEM;
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = *sample;
+    return 0;
+}
+
+// The same subject once more for each of dcgm-exporter's own counters.
+static int add_exp_samples(struct work *w, struct render_subject subject)
+{
+    struct render_layout *l = w->layout;
+    for (size_t i = 0; i < RENDER_EXP_COUNT; i++) {
+        if (!w->exp[i])
+            continue;
+        struct render_places places = {0};
+        struct render_exp_sample s = {.labels.at = (uint32_t)l->text.len};
+        subject.extras = render_exp_labels((uint16_t)(FIELD_EXP_FIRST + i));
+        render_labels_add(&w->labels, &subject, &l->text, &places);
+        if (l->text.error)
+            return l->text.error;
+        s.labels.bytes = (uint32_t)l->text.len - s.labels.at;
+        memcpy(s.at, places.extras, sizeof(s.at));
+        int r = exp_push(&l->exp[i], &s);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int add_sample(struct work *w, struct render_samples *list, size_t entity,
                       const struct render_owner *owner, const char *job)
 {
     struct render_layout *l = w->layout;
-    const struct inventory_entity *e = &w->in->inventory->entities[entity];
+    const struct inventory_entity *e = &w->in->view->primary->entities[entity];
     struct render_sample s = {
         .entity = (uint32_t)entity,
         .gpu = e->info.parent,
         .labels.at = (uint32_t)l->text.len,
     };
-    const struct render_subject subject = {e, render_gpu_of(w->in->inventory, e), owner, job};
-    render_labels_add(&w->labels, &subject, &l->text, &s.split);
+    const struct render_subject subject = {
+        .entity = e,
+        .gpu = render_gpu_of(w->in->view->primary, e),
+        .owner = owner,
+        .job = job,
+    };
+    struct render_places places;
+    render_labels_add(&w->labels, &subject, &l->text, &places);
+    s.split = places.split;
     if (l->text.error)
         return l->text.error;
     s.labels.bytes = (uint32_t)l->text.len - s.labels.at;
@@ -141,7 +187,8 @@ static int add_sample(struct work *w, struct render_samples *list, size_t entity
         l->duplicates++;
         return 0;
     }
-    return samples_push(list, &s);
+    r = samples_push(list, &s);
+    return r == 0 && list == &l->own ? add_exp_samples(w, subject) : r;
 }
 
 // One copy a job, or one without; *copies bounds them all together.
@@ -215,7 +262,7 @@ static int add_entity(struct work *w, struct render_samples *list, size_t entity
 static int add_board(struct work *w, size_t entity)
 {
     struct render_samples *list = &w->layout->board;
-    uint32_t gpu = w->in->inventory->entities[entity].info.parent;
+    uint32_t gpu = w->in->view->primary->entities[entity].info.parent;
     if (w->board_done[gpu])
         return 0;
     w->board_done[gpu] = true;
@@ -249,7 +296,7 @@ static bool is_twin(const struct inventory *inv, size_t entity)
 // asked for is missing.
 static void fill_shown(const struct work *w, bool all)
 {
-    const struct inventory *inv = w->in->inventory;
+    const struct inventory *inv = w->in->view->primary;
     bool *shown = w->layout->shown;
     for (size_t i = 0; i < inv->entity_count; i++)
         shown[i] = all && !is_twin(inv, i);
@@ -261,7 +308,7 @@ static void fill_shown(const struct work *w, bool all)
 
 static void drop_twins(struct work *w)
 {
-    const struct inventory *inv = w->in->inventory;
+    const struct inventory *inv = w->in->view->primary;
     size_t kept = 0;
     for (size_t i = 0; i < w->chosen_count; i++) {
         size_t entity = w->chosen[i];
@@ -276,7 +323,7 @@ static void drop_twins(struct work *w)
 // Chooses entities by -d. An id that was asked for and is not there leaves none, and the reason.
 static int choose(struct work *w)
 {
-    const struct inventory *inv = w->in->inventory;
+    const struct inventory *inv = w->in->view->primary;
     cleanup(mem_freep) struct selection_device *devices =
         calloc(inv->entity_count + 1, sizeof(*devices));
     w->chosen = calloc(inv->entity_count + 1, sizeof(*w->chosen));
@@ -303,8 +350,23 @@ static int choose(struct work *w)
     return 0;
 }
 
+static bool is_exp(const struct counter *c)
+{
+    return c->field->id >= FIELD_EXP_FIRST && c->field->id < FIELD_EXP_FIRST + RENDER_EXP_COUNT &&
+           c->type != COUNTER_LABEL;
+}
+
+static void note_exp(struct work *w)
+{
+    const struct counter_list *counters = &w->in->config->counters;
+    for (size_t i = 0; i < counters->count; i++)
+        if (is_exp(&counters->rows[i]))
+            w->exp[counters->rows[i].field->id - FIELD_EXP_FIRST] = true;
+}
+
 static int add_samples(struct work *w)
 {
+    note_exp(w);
     int r = choose(w);
     for (size_t i = 0; r == 0 && i < w->chosen_count; i++)
         r = add_entity(w, &w->layout->own, w->chosen[i]);
@@ -369,13 +431,14 @@ static void add_family(struct render_layout *l, const struct render_input *in,
 {
     const struct field_info *field = c->field;
     struct render_device_family *f = &l->families[l->family_count++];
-    size_t slot = inventory_field_index(in->inventory, field->id);
+    size_t slot = inventory_field_index(in->view->primary, field->id);
     *f = (struct render_device_family){
         .field = field,
         .slot = slot == SIZE_MAX ? NO_SLOT : (uint32_t)slot,
         .horizon_ns = inventory_horizon_ns(in->config->period_ns[field->cost]),
         .board = field->level != FIELD_LEVEL_GPU_I && field->level != FIELD_LEVEL_GPU_CI,
         .label = c->type == COUNTER_LABEL,
+        .exp = is_exp(c),
         .elsewhere = is_elsewhere(field),
     };
     size_t start = l->text.len;
@@ -420,6 +483,8 @@ static void reset(struct render_layout *l)
     }
     l->valid = false;
     l->own.count = l->board.count = 0;
+    for (size_t i = 0; i < RENDER_EXP_COUNT; i++)
+        l->exp[i].count = 0;
     l->family_count = l->code_count = l->gpu_lines = 0;
     l->duplicates = l->copies_dropped = 0;
     l->selection_error[0] = '\0';
@@ -432,8 +497,8 @@ int render_layout_build(struct render_layout *l, const struct render_input *in,
 {
     reset(l);
     struct work w = {.layout = l, .in = in};
-    int r =
-        make_room(&l->shown, &l->shown_capacity, in->inventory->entity_count, sizeof(*l->shown));
+    int r = make_room(&l->shown, &l->shown_capacity, in->view->primary->entity_count,
+                      sizeof(*l->shown));
     if (r == 0)
         r = render_labels_init(&w.labels, in);
     if (r == 0)

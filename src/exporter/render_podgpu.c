@@ -52,7 +52,7 @@ static void begin_line(struct writer *w, const struct inventory_entity *e)
     w->begun = true;
     w->layout->gpu_lines++;
     buf_add_str(w->out, render_families[w->family].name);
-    render_labels_add_device(w->in, e, render_gpu_of(w->in->inventory, e), w->out);
+    render_labels_add_device(w->in, e, render_gpu_of(w->in->view->primary, e), w->out);
 }
 
 static void end_line(struct writer *w, uint64_t value)
@@ -86,7 +86,7 @@ static void add_info(struct writer *w, const struct inventory_entity *e)
     begin_line(w, e);
     render_labels_add_model(w->in, e, w->out);
     text_add_label(w->out, "pci_bus_id", sv_from(e->info.bus_id));
-    text_add_label(w->out, "driver_version", sv_from(w->in->inventory->state.driver_version));
+    text_add_label(w->out, "driver_version", sv_from(w->in->view->primary->state.driver_version));
     end_line(w, 1);
 }
 
@@ -103,7 +103,7 @@ static void add_xid_line(struct writer *w, const struct inventory_entity *e, uin
 // Codes ascend: those that came, and the critical ones that did not.
 static void add_xid_errors(struct writer *w, const struct inventory_entity *e)
 {
-    bool zeros = e->info.kind == FRAME_ENTITY_GPU && is_listening(w->in->inventory);
+    bool zeros = e->info.kind == FRAME_ENTITY_GPU && is_listening(w->in->view->primary);
     size_t critical = 0, critical_count = zeros ? xid_critical_count : 0;
     for (size_t x = 0; x < e->xid_count; x++) {
         const struct inventory_xid *xid = &e->xids[x];
@@ -135,16 +135,16 @@ static void add_family(struct render_layout *l, const struct render_input *in,
                        void (*add)(struct writer *w, const struct inventory_entity *e))
 {
     struct writer w = {.layout = l, .in = in, .family = family, .out = &l->gpu_text};
-    for (size_t i = 0; i < in->inventory->entity_count; i++)
+    for (size_t i = 0; i < in->view->primary->entity_count; i++)
         if (l->shown[i])
-            add(&w, &in->inventory->entities[i]);
+            add(&w, &in->view->primary->entities[i]);
 }
 
 int render_gpu_refresh(struct render_layout *l, const struct render_input *in)
 {
     if (in->config->options->podgpu_families == PODGPU_FAMILIES_NONE)
         return 0;
-    uint64_t signature = signature_of(in->inventory);
+    uint64_t signature = signature_of(in->view->primary);
     if (signature == l->gpu_signature)
         return 0;
     l->gpu_signature = 0;

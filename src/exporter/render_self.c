@@ -232,6 +232,6 @@ static size_t add_others(const struct render_layout *l, const struct inventory *
 size_t render_self_add(const struct render_layout *l, const struct render_input *in,
                        struct buf *out)
 {
-    size_t added = add_others(l, in->inventory, in->self->helper_released, out);
+    size_t added = add_others(l, in->view->primary, in->self->helper_released, out);
     return added + add_rows(l, in->self, out);
 }

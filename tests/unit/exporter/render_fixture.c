@@ -285,9 +285,25 @@ void fixture_label(struct fixture *f, const char *key, const char *uid, const ch
 
 // --- Pages ---
 
+struct render_input fixture_input(struct fixture *f)
+{
+    f->view = (struct device_view){
+        .primary = &f->inventory,
+        .sources[DEVICE_SOURCE_NVML] = &f->inventory,
+        .layout = f->inventory.layout,
+    };
+    return (struct render_input){
+        .config = &f->config,
+        .view = &f->view,
+        .owners = &f->owners,
+        .self = &f->self,
+        .now_ns = f->now_ns,
+    };
+}
+
 const char *fixture_page(struct fixture *f, enum text_format format)
 {
-    const struct render_input in = {&f->config, &f->inventory, &f->owners, &f->self, f->now_ns};
+    const struct render_input in = fixture_input(f);
     buf_reset(&f->page);
     must(render_page(f->render, &in, format, &f->page) == 0, "page");
     return buf_cstr(&f->page);

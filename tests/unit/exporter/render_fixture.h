@@ -20,6 +20,7 @@ struct fixture {
     struct attribute_result holders;
     struct render_jobs jobs[FIXTURE_ENTITIES_MAX];
     struct pod_metadata *metadata; // NULL until fixture_label
+    struct device_view view;
     struct render_owners owners;
     struct render_self self;
     struct render *render;
@@ -74,6 +75,8 @@ void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name
 // What the API server says of a pod: "namespace/name", its UID and the members of its labels, as
 // JSON has them. Labels and UIDs are asked for from then on.
 void fixture_label(struct fixture *f, const char *key, const char *uid, const char *labels);
+// What a page is made from now, of the fixture's own parts.
+struct render_input fixture_input(struct fixture *f);
 // The page, NUL-terminated, until the next one. Aborts on an error.
 const char *fixture_page(struct fixture *f, enum text_format format);
 // One family of the last page: from its first comment line to the next family's; "" when it is not

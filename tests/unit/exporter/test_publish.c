@@ -16,7 +16,7 @@
 
 static int publish(struct publisher *p, struct fixture *f, uint64_t now_ns)
 {
-    return publisher_publish(p, &f->config, &f->inventory, &f->self, now_ns);
+    return publisher_publish(p, &f->config, fixture_input(f).view, &f->self, now_ns);
 }
 
 static bool page_says(const struct publisher *p, const char *text)

@@ -756,7 +756,7 @@ static void test_a_page_over_its_ceiling_is_refused(void **state)
     cleanup(fixture_freep) struct fixture *f = one_gpu("DCGM_FI_DEV_GPU_TEMP, gauge, t\n");
     fixture_i64(f, 0, GPU_TEMP, 42);
     size_t bytes = strlen(fixture_page(f, TEXT_FORMAT_PROMETHEUS));
-    const struct render_input in = {&f->config, &f->inventory, &f->owners, &f->self, f->now_ns};
+    const struct render_input in = fixture_input(f);
     for (size_t max = 0; max < bytes; max++) {
         struct buf out = BUF_INIT(max);
         assert_int_equal(render_page(f->render, &in, TEXT_FORMAT_PROMETHEUS, &out), -EFBIG);
@@ -767,8 +767,8 @@ static void test_a_page_over_its_ceiling_is_refused(void **state)
 static void test_a_page_of_nothing_is_still_a_page(void **state)
 {
     cleanup(fixture_freep) struct fixture *f = fixture_new("", "f");
-    const struct render_input in = {&f->config, &f->inventory, NULL, &f->self,
-                                    f->now_ns}; // no owners at all
+    struct render_input in = fixture_input(f);
+    in.owners = NULL; // nobody is known
     assert_int_equal(render_page(f->render, &in, TEXT_FORMAT_PROMETHEUS, &f->page), 0);
     assert_true(
         fixture_has_line(f, "podgpu_exporter_build_info{version=\"1.2.3\",revision=\"abc\"} 1"));
