@@ -12,11 +12,9 @@
 // Tries one name. -ENOENT when the file itself is not there: the loader says "NAME: cannot open
 // shared object file: No such file" both for it and for a missing dependency, but names what it
 // missed.
-static int try_open(const char *name, void **out_handle, struct error *err)
+static int try_open(const char *name, int flags, void **out_handle, struct error *err)
 {
-    // The vendor's library stays out of the global scope: its symbols are used through the table
-    // alone.
-    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(name, flags);
     if (handle) {
         *out_handle = handle;
         return 0;
@@ -31,9 +29,10 @@ static int try_open(const char *name, void **out_handle, struct error *err)
     return error_set(err, -ELIBBAD, "cannot load '%s': %.*s", name, SV_FMT(text));
 }
 
-int dl_open(const char *soname, const char *const *dirs, void **out_handle, struct error *err)
+static int open_with(int flags, const char *soname, const char *const *dirs, void **out_handle,
+                     struct error *err)
 {
-    int r = try_open(soname, out_handle, err);
+    int r = try_open(soname, flags, out_handle, err);
     if (r != -ENOENT)
         return r;
     if (strchr(soname, '/'))
@@ -45,7 +44,7 @@ int dl_open(const char *soname, const char *const *dirs, void **out_handle, stru
         int length = snprintf(path, sizeof(path), "%s/%s", dirs[i], soname);
         if (length < 0 || (size_t)length >= sizeof(path))
             continue;
-        r = try_open(path, out_handle, err);
+        r = try_open(path, flags, out_handle, err);
         if (r != -ENOENT)
             return r;
         int more = snprintf(tried + used, sizeof(tried) - used, ", %s", dirs[i]);
@@ -53,6 +52,19 @@ int dl_open(const char *soname, const char *const *dirs, void **out_handle, stru
                                                                 : used + (size_t)more;
     }
     return error_set(err, -ENOENT, "'%s' not found (looked in the loader's path%s)", soname, tried);
+}
+
+int dl_open(const char *soname, const char *const *dirs, void **out_handle, struct error *err)
+{
+    // The vendor's library stays out of the global scope: its symbols are used through the table
+    // alone.
+    return open_with(RTLD_NOW | RTLD_LOCAL, soname, dirs, out_handle, err);
+}
+
+int dl_open_global(const char *soname, const char *const *dirs, void **out_handle,
+                   struct error *err)
+{
+    return open_with(RTLD_LAZY | RTLD_GLOBAL, soname, dirs, out_handle, err);
 }
 
 static void *find_symbol(void *handle, const struct dl_symbol *symbol,

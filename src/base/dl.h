@@ -19,6 +19,9 @@ struct dl_symbol {
 // -ELIBBAD: found but not loadable, *err has the loader's reason.
 int must_use dl_open(const char *soname, const char *const *dirs, void **out_handle,
                      struct error *err);
+// The same, with symbols resolved as they are used and offered to what the library itself loads.
+int must_use dl_open_global(const char *soname, const char *const *dirs, void **out_handle,
+                            struct error *err);
 // Fills table; absent symbols become NULL. Returns how many were found.
 unsigned dl_resolve(void *handle, const struct dl_symbol *symbols, size_t count, void *table);
 // The file the loader took, into out; "" when it does not say.

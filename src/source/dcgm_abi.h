@@ -430,7 +430,7 @@ typedef struct {
 typedef struct {
     unsigned int version;
     dcgmGpuGrp_t groupId;
-    unsigned int systems; // DCGM_HEALTH_WATCH_*
+    unsigned int systems;     // DCGM_HEALTH_WATCH_*
     long long updateInterval; // microseconds
     double maxKeepAge;        // seconds
 } dcgmHealthSetParams_v2;

@@ -97,12 +97,18 @@ struct dcgm {
 };
 
 // Opens and resolves, dcgmInit, DcgmFieldsInit. library: a path, or NULL or "" to search. 0;
-// -ENOENT, -ELIBBAD with *err.
+// -ENOENT: not found; -ELIBBAD: found, but it is not DCGM or cannot be loaded; -EIO: it does not
+// start; with *err.
 int must_use dcgm_open(struct dcgm *d, const char *library, struct error *err);
 // dcgmShutdown; the library stays mapped (its threads may still run).
 void dcgm_close(struct dcgm *d);
 // For people: "connection not valid". Static text; "unknown" past the table.
 const char *dcgm_result_text(dcgmReturn_t result);
+// The value of a key of dcgmVersionInfo's text, "version:4.6.1;arch:x86_64;...", cut to fit; ""
+// when it is not there. The major that a version starts with, 0: none.
+void dcgm_version_find(const dcgmVersionInfo_v2 *info, const char *key, char *out,
+                       size_t out_bytes);
+unsigned dcgm_version_major(const char *version);
 
 // dcgm_call(d, member, ...): counts, marks the call page, refuses what is avoided
 // (DCGM_ST_NOT_SUPPORTED) or not in the library (DCGM_ST_FUNCTION_NOT_FOUND), and sets d->lost on
