@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -49,4 +50,16 @@ uint64_t process_raise_fd_limit(uint64_t wanted)
     struct rlimit raised = limit;
     raised.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &raised) < 0 ? limit.rlim_cur : raised.rlim_cur;
+}
+
+void process_set_oom_score_adj(int adj)
+{
+    char text[16];
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    int length = snprintf(text, sizeof(text), "%d", adj);
+    ssize_t n = write(fd, text, (size_t)length);
+    (void)n;
+    (void)close(fd);
 }

@@ -15,3 +15,6 @@ void process_hold_signals(void);
 // The soft limit on descriptors goes up to wanted, as far as the hard one lets it; it never goes
 // down. Returns the limit in force.
 uint64_t process_raise_fd_limit(uint64_t wanted);
+// How gladly the kernel takes this process when memory is short, -1000 to 1000. Less privileged
+// than the score it was started with: then it stays.
+void process_set_oom_score_adj(int adj);

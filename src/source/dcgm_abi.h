@@ -80,6 +80,8 @@ enum {
     DCGM_OPERATION_MODE_AUTO = 1,
     DCGM_OPERATION_MODE_MANUAL = 2,
 
+    DcgmLoggingSeverityUnspecified = -1,
+
     DCGM_GROUP_EMPTY = 1, // what a new group holds
 
     DcgmEntityStatusUnknown = 0,

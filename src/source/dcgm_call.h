@@ -44,11 +44,11 @@ static inline dcgmReturn_t dcgm_call_leave(struct dcgm *d, dcgmReturn_t result)
     ({                                                                                             \
         _Static_assert(sizeof(#function) <= sizeof((d)->page->call),                               \
                        "the call page holds the name");                                            \
-        !(d)->fn.function                    ? DCGM_ST_FUNCTION_NOT_FOUND                          \
-        : dcgm_is_avoided((d), #function)    ? DCGM_ST_NOT_SUPPORTED                               \
-                                             : (dcgm_call_enter((d), (gpu), #function,             \
-                                                                sizeof(#function)),                \
-                                             dcgm_call_leave((d), (d)->fn.function(__VA_ARGS__))); \
+        !(d)->fn.function ? DCGM_ST_FUNCTION_NOT_FOUND                                             \
+        : dcgm_is_avoided((d), #function)                                                          \
+            ? DCGM_ST_NOT_SUPPORTED                                                                \
+            : (dcgm_call_enter((d), (gpu), #function, sizeof(#function)),                          \
+               dcgm_call_leave((d), (d)->fn.function(__VA_ARGS__)));                               \
     })
 
 // dcgm_call(d, dcgmGetAllDevices, d->engine, ids, &count)

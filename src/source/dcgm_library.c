@@ -33,7 +33,7 @@ static const struct dl_symbol symbols[] = {
     {offsetof(struct dcgm_functions, member), {symbol}, (size_t)-1},
     DCGM_FUNCTIONS(DCGM_SYMBOL)
 #undef DCGM_SYMBOL
-    {offsetof(struct dcgm_functions, DcgmFieldGetById), {"DcgmFieldGetById"}, (size_t)-1},
+        {offsetof(struct dcgm_functions, DcgmFieldGetById), {"DcgmFieldGetById"}, (size_t)-1},
 };
 
 // DCGM 4 first; the reason that counts is that of a library which is there.
@@ -74,7 +74,7 @@ unsigned dcgm_version_major(const char *version)
     struct sv rest = sv_from(version), head;
     uint64_t major;
     return sv_next(&rest, '.', &head) && num_parse_u64(head, 0, 255, &major) == 0 ? (unsigned)major
-                                                                                   : 0;
+                                                                                  : 0;
 }
 
 // What the library says of itself; one that says nothing is known by what it has.
@@ -82,7 +82,8 @@ static void read_version(struct dcgm *d)
 {
     dcgmVersionInfo_v2 info = {.version = dcgmVersionInfo_version2};
     if (dcgm_call(d, dcgmVersionInfo, &info) == DCGM_ST_OK)
-        dcgm_version_find(&info, "version", d->version, sizeof(d->version));
+        dcgm_version_find(&info, "version", d->library_version, sizeof(d->library_version));
+    memcpy(d->version, d->library_version, sizeof(d->version));
     d->major = dcgm_version_major(d->version);
     if (d->major == 0)
         d->major = d->fn.dcgmGetCpuHierarchy_v2 ? 4 : 3;
@@ -130,7 +131,7 @@ void dcgm_close(struct dcgm *d)
     d->library = NULL;
     d->fn = (struct dcgm_functions){0};
     d->major = 0;
-    d->path[0] = d->version[0] = '\0';
+    d->path[0] = d->version[0] = d->library_version[0] = '\0';
 }
 
 const char *dcgm_result_text(dcgmReturn_t result)

@@ -92,8 +92,9 @@ struct dcgm {
     uint32_t calls; // made so far
     bool lost;      // a call said that the connection or the engine is gone; dcgm_engine.h mends it
     char path[256]; // where the library was found, "" if unknown
-    char version[80];  // of the engine, of the library without one
-    char address[128]; // of the engine in use, "embedded", or ""
+    char library_version[80]; // "4.6.1", "" if unknown
+    char version[80];         // of the engine, of the library without one
+    char address[128];        // of the engine in use, "embedded", or ""
 };
 
 // Opens and resolves, dcgmInit, DcgmFieldsInit. library: a path, or NULL or "" to search. 0;

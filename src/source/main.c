@@ -141,18 +141,6 @@ static void tidy_descriptors(void)
     (void)fcntl(FRAME_CALL_PAGE_FD, F_SETFD, FD_CLOEXEC);
 }
 
-// When memory is short, the kernel takes this process rather than the exporter, which starts
-// another.
-static void prefer_as_victim(void)
-{
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = write(fd, "500", 3);
-    (void)n; // less privileged than the score it was started with: then it stays
-    (void)close(fd);
-}
-
 static struct frame_call_page *map_page(void)
 {
     struct stat st;
@@ -184,7 +172,9 @@ int main(int argc, char **argv)
     tidy_descriptors();
     log_setup(options.log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
               options.log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
-    prefer_as_victim();
+    // When memory is short, the kernel takes this process rather than the exporter, which starts
+    // another.
+    process_set_oom_score_adj(500);
     (void)mallopt(M_ARENA_MAX, 1);
     return source_run(&options);
 }
