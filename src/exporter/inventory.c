@@ -4,9 +4,9 @@
 //
 // Invariants: every entity has field_count values (a heap block even for none); a value of type
 // string owns its text, whose bytes are summed in string_bytes; xids are ascending by code;
-// info.parent of an entity is the index of a GPU (its own for a GPU), and instances follow their
-// GPU. A text value that finds no memory or no room becomes unknown: an old text is never shown for
-// a new one.
+// info.parent of an entity is the place of one before it (its own of a GPU, switch or CPU), and
+// instances and compute instances follow their GPU without a gap. A text value that finds no memory
+// or no room becomes unknown: an old text is never shown for a new one.
 #include "exporter/inventory_internal.h"
 
 #include <assert.h>
@@ -62,6 +62,8 @@ void inventory_deinit(struct inventory *inv)
         inventory_entity_deinit(inv, &inv->entities[i]);
     free(inv->entities);
     free(inv->map);
+    free(inv->verdicts);
+    free(inv->peers);
     free(inv->fields);
     free(inv->infos);
     free(inv->labels);
@@ -288,8 +290,8 @@ static void note_last_xid(struct inventory *inv, struct inventory_entity *e, uin
 static void note_xid_record(struct inventory *inv, struct inventory_entity *e,
                             const struct frame_record *r)
 {
-    bool code = r->status == FRAME_OK && r->type == FRAME_VALUE_I64 && r->value.i64 > 0 &&
-                r->value.i64 <= UINT32_MAX;
+    bool code = inventory_is_of_gpu(e) && r->status == FRAME_OK && r->type == FRAME_VALUE_I64 &&
+                r->value.i64 > 0 && r->value.i64 <= UINT32_MAX;
     const struct inventory_value *known = inventory_last_xid_find(inv, e);
     if (!code || (known && (r->value.i64 == known->value.i64 || r->taken_ns < known->taken_ns)))
         return;
@@ -382,9 +384,9 @@ static struct inventory_entity *event_entity(const struct inventory *inv,
     if (!gpu || event->gpu_instance_id == UINT32_MAX || gpu->info.kind != FRAME_ENTITY_GPU)
         return gpu;
     for (struct inventory_entity *e = gpu + 1; e < inv->entities + inv->entity_count; e++) {
-        if (e->info.kind != FRAME_ENTITY_GPU_I)
+        if (e->info.kind != FRAME_ENTITY_GPU_I && e->info.kind != FRAME_ENTITY_GPU_CI)
             break;
-        if (e->info.gpu_instance_id == event->gpu_instance_id)
+        if (e->info.kind == FRAME_ENTITY_GPU_I && e->info.gpu_instance_id == event->gpu_instance_id)
             return e;
     }
     return gpu;
@@ -421,14 +423,36 @@ static int apply_events(struct inventory *inv, const struct frame *frame)
 
 // --- Frames ---
 
+// No value is shown any more, and each says why. A label that is known stays.
+static void end_values(struct inventory *inv)
+{
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        for (size_t f = 0; f < inv->field_count; f++) {
+            struct inventory_value *v = &inv->entities[i].values[f];
+            if (inv->labels[f] && v->type != FRAME_VALUE_NONE)
+                continue;
+            inventory_value_clear(inv, v);
+            v->status = FRAME_NOT_CONNECTED;
+        }
+    }
+    inv->layout++;
+}
+
 static void apply_state(struct inventory *inv, const struct frame_state *state)
 {
-    if (inv->state_known && memcmp(&inv->state, state, sizeof(*state)) == 0)
+    bool connects = inv->disconnected && state->code == FRAME_STATE_READY;
+    if (!connects && inv->state_known && memcmp(&inv->state, state, sizeof(*state)) == 0)
         return;
+    if (connects)
+        inv->disconnected = false;
     inv->state = *state;
     inv->state_known = true;
     inv->layout++;
     inventory_refresh(inv);
+    if (state->code != FRAME_STATE_READY)
+        inventory_tables_clear(inv);
+    if (inv->ends_at_once && state->code != FRAME_STATE_READY)
+        end_values(inv);
 }
 
 int inventory_apply(struct inventory *inv, const struct frame *frame)
@@ -443,10 +467,12 @@ int inventory_apply(struct inventory *inv, const struct frame *frame)
         return apply_sample(inv, frame);
     case FRAME_EVENTS:
         return apply_events(inv, frame);
+    case FRAME_HEALTH:
+        return inventory_apply_health(inv, frame);
+    case FRAME_PEERS:
+        return inventory_apply_peers(inv, frame);
     case FRAME_HELLO:
     case FRAME_WATCH:
-    case FRAME_HEALTH:
-    case FRAME_PEERS:
     case FRAME_CONTROL:
     case FRAME_CONTROL_DONE:
     case FRAME_TYPE_END:
@@ -455,19 +481,36 @@ int inventory_apply(struct inventory *inv, const struct frame *frame)
     return 0;
 }
 
+static void nobody_listens(struct inventory *inv)
+{
+    if (!inv->state.xid_events_armed && !inv->state.kmsg_armed)
+        return;
+    inv->state.xid_events_armed = 0;
+    inv->state.kmsg_armed = 0;
+    inv->layout++;
+}
+
 void inventory_mark_down(struct inventory *inv, uint32_t index, const char *reason)
 {
     for (size_t i = 0; i < inv->entity_count; i++) {
         struct inventory_entity *e = &inv->entities[i];
-        if (e->info.kind == FRAME_ENTITY_GPU &&
-            (index == UINT32_MAX || (e->present && e->info.index == index)))
-            e->mark = reason;
+        bool is_gpu = e->info.kind == FRAME_ENTITY_GPU;
+        if (index == UINT32_MAX || (is_gpu && e->present && e->info.index == index))
+            e->mark = reason; // of parts without effect
     }
-    if (index == UINT32_MAX && (inv->state.xid_events_armed || inv->state.kmsg_armed)) {
-        inv->state.xid_events_armed = 0; // nobody listens now
-        inv->state.kmsg_armed = 0;
-        inv->layout++;
+    if (index == UINT32_MAX) {
+        nobody_listens(inv);
+        inventory_tables_clear(inv);
     }
+    inventory_refresh(inv);
+}
+
+void inventory_disconnect(struct inventory *inv)
+{
+    inv->disconnected = true;
+    nobody_listens(inv);
+    inventory_tables_clear(inv);
+    end_values(inv);
     inventory_refresh(inv);
 }
 

@@ -4,9 +4,9 @@
 // there are two sources, each has its own inventory; device_view.h joins them.
 //
 // Devices are recognised over new lists and new helpers (a GPU by UUID, else bus id, else index; an
-// instance by its MIG UUID, else its GPU and GPU instance id), so XID history and values survive a
-// helper restart. A GPU that is no longer enumerated stays listed as lost, so that its evidence
-// does; an instance that is gone is dropped.
+// instance by its MIG UUID, else its GPU and GPU instance id; all others by kind, parent and id),
+// so XID history and values survive a helper restart. A GPU that is no longer enumerated stays
+// listed as lost, so that its evidence does; anything else that is gone is dropped.
 #pragma once
 
 #include "exporter/config.h"
@@ -45,9 +45,9 @@ struct inventory_entity {
 };
 
 struct inventory {
-    // GPU order, each GPU followed by its instances (and those by their compute instances); then
-    // switches, links, CPUs and cores as listed. Links, cores and compute instances that are gone
-    // are dropped, as instances are.
+    // First the GPUs by index, each followed by its instances as listed, each of these by its
+    // compute instances. Then, each kind standing together: switches by id; links by owner (those
+    // of GPUs first) and number; CPUs by id; cores by CPU and id. A parent stands before its parts.
     struct inventory_entity *entities;
     size_t entity_count;
     uint16_t *fields; // ascending
@@ -61,7 +61,12 @@ struct inventory {
     uint64_t last_duration_ns;
     uint64_t samples;
     uint64_t dropped; // text values and XID codes over a ceiling
-    // The last HEALTH and PEERS frames, entities mapped to places here; owned. taken_ns 0: none.
+    // DCGM: set it after inventory_init. What was read through a host engine is not shown a moment
+    // longer than that answers: a STATE that is not READY then does what inventory_disconnect does.
+    // Else values stand until they are too old, so that a crash of the helper costs a sample.
+    bool ends_at_once;
+    // The last HEALTH and PEERS frames, entities mapped to places here; owned. Gone when the list
+    // changes. taken_ns 0: none.
     struct frame_verdict *verdicts;
     size_t verdict_count;
     uint64_t verdicts_ns;
@@ -79,6 +84,7 @@ struct inventory {
     bool news;
     bool stale;
     bool forget_absent;
+    bool disconnected; // by inventory_disconnect, until READY is told
 };
 
 void inventory_init(struct inventory *inv);
@@ -102,6 +108,12 @@ const struct inventory_entity *inventory_event_entity(const struct inventory *in
 // text). Holds until the next list. A crash whose helper is started again at once needs no mark:
 // inventory_expire notices if none follows.
 void inventory_mark_down(struct inventory *inv, uint32_t index, const char *reason);
+// The helper of an inventory that ends at once is gone: all is down until it is READY again, reason
+// "not_connected", its values have the status FRAME_NOT_CONNECTED until they are read anew, and
+// health and peers are not known. Labels and XID history stay.
+void inventory_disconnect(struct inventory *inv);
+// False while nothing can be read: disconnected, not READY, or not heard of yet.
+bool inventory_is_connected(const struct inventory *inv);
 // Call once a tick before rendering: without any sample for max(3 x fast period, 15 s) all is down,
 // reason "stale".
 void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t now_ns);
@@ -117,14 +129,31 @@ static inline bool inventory_is_current(uint64_t taken_ns, uint64_t now_ns, uint
     return (now_ns > taken_ns ? now_ns - taken_ns : taken_ns - now_ns) <= horizon_ns;
 }
 
+// A GPU, an instance or a compute instance: what has XIDs and looks values up at its GPU.
+static inline bool inventory_is_of_gpu(const struct inventory_entity *e)
+{
+    return e->info.kind <= FRAME_ENTITY_GPU_CI;
+}
+// The place of the GPU, switch or CPU that an entity is, or is a part of.
+static inline size_t inventory_top(const struct inventory *inv, size_t entity)
+{
+    while (inv->entities[entity].info.parent != entity)
+        entity = inv->entities[entity].info.parent;
+    return entity;
+}
+// The place of the entity that has a field's value for this one: fields above the level of an
+// instance or compute instance are its parent's or GPU's; all others have their own.
+size_t inventory_value_place(const struct inventory *inv, size_t entity,
+                             const struct field_info *field);
 // Index in inv->fields, or SIZE_MAX.
 size_t inventory_field_index(const struct inventory *inv, uint16_t field);
 // The value of a field for an entity, as a page at now_ns may show it: NULL when unknown, not OK,
-// or older than its horizon, or the entity is down. Fields above GPU-instance level are
-// looked up at the parent. DCGM_FI_DEV_XID_ERRORS: the last code is evidence, so it neither ages
+// or older than its horizon, or the entity is down. It is looked up at inventory_value_place.
+// DCGM_FI_DEV_XID_ERRORS: the last code is evidence, so it neither ages
 // nor ends with the device: a GPU shows the newest of its own and its instances' codes, an instance
-// the newest of its own and those of its GPU that no instance owns; the err_code label must come
-// from the value returned. With none seen, the source's own record (0 while it listens).
+// the newest of its own and those of its GPU that no instance owns, and likewise below; the
+// err_code label must come from the value returned. With none seen, the source's own record (0
+// while it listens).
 const struct inventory_value *inventory_find(const struct inventory *inv,
                                              const struct inventory_entity *entity,
                                              const struct field_info *field,
@@ -135,7 +164,7 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv,
                                                    const struct inventory_entity *entity,
                                                    const struct field_info *field);
 // The status of a field's last record for an entity (FRAME_OK: it has a value, however old;
-// FRAME_NO_DATA: not asked yet or not watched; FRAME_LOST: the device is lost). Fields above
-// GPU-instance level are looked up at the parent.
+// FRAME_NO_DATA: not asked yet or not watched; FRAME_LOST: the device is lost), of
+// inventory_value_place.
 enum frame_status inventory_field_status(const struct inventory *inv,
                                          const struct inventory_entity *entity, uint16_t field);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of devices: how a new list becomes the inventory's, and which devices are up.
+// Lists of devices: how a new list becomes the inventory's, and which devices are up. Here a part
+// is a switch, link, CPU or core.
 //
 // A new list is planned beside the old one: first each new device is matched with an old one, then
 // the order is fixed and the memory is taken; only then, when nothing can fail any more, values and
 // XID history move over and the lists are swapped. Matching goes by the surest mark that both sides
 // know: UUIDs of all GPUs first, then bus ids, then indices, so that a GPU without a readable UUID
-// (lost, skipped) never takes the place of one that has it.
+// (lost, skipped) never takes the place of one that has it. Parts go by their parent and id alone.
 #include "exporter/inventory_internal.h"
 
 #include <assert.h>
@@ -16,6 +17,10 @@
 // memcmp decides whether a device's identity changed: there must be no padding in it.
 static_assert(sizeof(struct frame_entity) == 4 + 8 * 4 + 3 * 96 + 2 * 32,
               "frame_entity has padding");
+
+// In the order of the list; each after what it hangs on.
+static const enum frame_entity_kind part_kinds[] = {FRAME_ENTITY_SWITCH, FRAME_ENTITY_LINK,
+                                                    FRAME_ENTITY_CPU, FRAME_ENTITY_CPU_CORE};
 
 struct plan {
     const struct frame_entity *list; // the frame's
@@ -33,6 +38,11 @@ struct plan {
         uint32_t old;    // inventory entity, or INVENTORY_NONE
     } * gpus;
     size_t gpu_count;
+    struct plan_part {
+        uint32_t parent; // place in the new list; 0 of what has none
+        uint32_t id;
+        uint32_t listed; // frame entity
+    } * parts;           // of one kind at a time
 };
 
 static void plan_deinit(struct plan *p)
@@ -47,6 +57,7 @@ static void plan_deinit(struct plan *p)
     free(p->from);
     free(p->map);
     free(p->gpus);
+    free(p->parts);
 }
 
 static bool is_known(const char *s)
@@ -72,6 +83,7 @@ static bool gpu_matches(const struct frame_entity *a, const struct frame_entity 
     return !bus_ids && a->index == b->index;
 }
 
+// Instances and compute instances.
 static bool instance_matches(const struct frame_entity *a, const struct frame_entity *b,
                              enum match_by by)
 {
@@ -80,18 +92,22 @@ static bool instance_matches(const struct frame_entity *a, const struct frame_en
     bool uuids = is_known(a->uuid) && is_known(b->uuid);
     if (by == MATCH_UUID)
         return uuids && strcmp(a->uuid, b->uuid) == 0;
-    return !uuids && a->gpu_instance_id == b->gpu_instance_id;
+    return !uuids && a->gpu_instance_id == b->gpu_instance_id && a->id == b->id;
 }
 
-// Whether the old entity o may be the new entity n at all: same kind, and instances of the same
-// GPU.
+static bool stands_alone(uint32_t kind)
+{
+    return kind == FRAME_ENTITY_GPU || kind == FRAME_ENTITY_SWITCH || kind == FRAME_ENTITY_CPU;
+}
+
+// Whether the old entity o may be the new entity n at all: same kind, and of the same parent.
 static bool may_match(const struct inventory *inv, const struct plan *p,
                       const struct frame_entity *n, size_t o)
 {
     const struct frame_entity *old = &inv->entities[o].info;
     if (p->taken[o] || old->kind != n->kind)
         return false;
-    return n->kind == FRAME_ENTITY_GPU || p->old_of[n->parent] == old->parent;
+    return stands_alone(n->kind) || p->old_of[n->parent] == old->parent;
 }
 
 static void match_one(const struct inventory *inv, struct plan *p, size_t n, enum match_by by)
@@ -110,13 +126,19 @@ static void match_one(const struct inventory *inv, struct plan *p, size_t n, enu
     }
 }
 
-// An instance whose parent is no GPU of the list is not taken.
+// What hangs on an entity that cannot be its parent is not taken.
 static bool is_usable(const struct plan *p, const struct frame_entity *e)
 {
-    if (e->kind == FRAME_ENTITY_GPU)
+    static const unsigned parents[FRAME_ENTITY_KIND_END] = {
+        [FRAME_ENTITY_GPU_I] = 1u << FRAME_ENTITY_GPU,
+        [FRAME_ENTITY_GPU_CI] = 1u << FRAME_ENTITY_GPU_I,
+        [FRAME_ENTITY_LINK] = 1u << FRAME_ENTITY_GPU | 1u << FRAME_ENTITY_SWITCH,
+        [FRAME_ENTITY_CPU_CORE] = 1u << FRAME_ENTITY_CPU,
+    };
+    if (stands_alone(e->kind))
         return true;
-    return e->kind == FRAME_ENTITY_GPU_I && e->parent < p->list_count &&
-           p->list[e->parent].kind == FRAME_ENTITY_GPU;
+    return e->kind < FRAME_ENTITY_KIND_END && e->parent < p->list_count &&
+           (parents[e->kind] >> p->list[e->parent].kind & 1);
 }
 
 static void match_kind(const struct inventory *inv, struct plan *p, enum frame_entity_kind kind)
@@ -126,6 +148,26 @@ static void match_kind(const struct inventory *inv, struct plan *p, enum frame_e
             if (p->list[n].kind == kind && p->old_of[n] == INVENTORY_NONE &&
                 is_usable(p, &p->list[n]))
                 match_one(inv, p, n, (enum match_by)by);
+        }
+    }
+}
+
+// Lists mostly come in the same order: the one after the last match is looked at first.
+static void match_parts(const struct inventory *inv, struct plan *p, enum frame_entity_kind kind)
+{
+    size_t next = 0;
+    for (size_t n = 0; n < p->list_count; n++) {
+        const struct frame_entity *info = &p->list[n];
+        if (info->kind != kind || !is_usable(p, info))
+            continue;
+        for (size_t i = 0; i < inv->entity_count; i++) {
+            size_t o = (next + i) % inv->entity_count;
+            if (inv->entities[o].info.id != info->id || !may_match(inv, p, info, o))
+                continue;
+            p->old_of[n] = (uint32_t)o;
+            p->taken[o] = true;
+            next = o + 1;
+            break;
         }
     }
 }
@@ -221,14 +263,69 @@ static int plan_add(const struct inventory *inv, struct plan *p, const struct fr
     return e->values ? 0 : -ENOMEM;
 }
 
+static int plan_add_listed(const struct inventory *inv, struct plan *p, size_t listed,
+                           size_t parent)
+{
+    p->map[listed] = (uint32_t)p->count;
+    return plan_add(inv, p, &p->list[listed], p->old_of[listed], parent);
+}
+
+static int plan_add_compute_instances(const struct inventory *inv, struct plan *p,
+                                      uint32_t instance, size_t parent)
+{
+    for (size_t n = 0; n < p->list_count; n++) {
+        if (p->list[n].kind != FRAME_ENTITY_GPU_CI || p->list[n].parent != instance)
+            continue;
+        int r = plan_add_listed(inv, p, n, parent);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int plan_add_instances(const struct inventory *inv, struct plan *p, uint32_t gpu,
                               size_t parent)
 {
     for (size_t n = 0; n < p->list_count; n++) {
         if (p->list[n].kind != FRAME_ENTITY_GPU_I || p->list[n].parent != gpu)
             continue;
-        p->map[n] = (uint32_t)p->count;
-        int r = plan_add(inv, p, &p->list[n], p->old_of[n], parent);
+        size_t place = p->count;
+        int r = plan_add_listed(inv, p, n, parent);
+        if (r == 0)
+            r = plan_add_compute_instances(inv, p, (uint32_t)n, place);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int compare_parts(const void *va, const void *vb)
+{
+    const struct plan_part *a = va, *b = vb;
+    if (a->parent != b->parent)
+        return a->parent < b->parent ? -1 : 1;
+    if (a->id != b->id)
+        return a->id < b->id ? -1 : 1;
+    return a->listed < b->listed ? -1 : a->listed > b->listed;
+}
+
+// All parts of a kind; what they hang on has its place already.
+static int plan_add_parts(const struct inventory *inv, struct plan *p, enum frame_entity_kind kind)
+{
+    size_t count = 0;
+    for (size_t n = 0; n < p->list_count; n++) {
+        const struct frame_entity *e = &p->list[n];
+        if (e->kind != kind || !is_usable(p, e))
+            continue;
+        uint32_t parent = stands_alone(kind) ? 0 : p->map[e->parent];
+        if (parent != INVENTORY_NONE)
+            p->parts[count++] = (struct plan_part){parent, e->id, (uint32_t)n};
+    }
+    if (count > 1)
+        qsort(p->parts, count, sizeof(p->parts[0]), compare_parts);
+    for (size_t i = 0; i < count; i++) {
+        size_t parent = stands_alone(kind) ? p->count : p->parts[i].parent;
+        int r = plan_add_listed(inv, p, p->parts[i].listed, parent);
         if (r < 0)
             return r;
     }
@@ -251,6 +348,11 @@ static int plan_fill(const struct inventory *inv, struct plan *p)
         if (r < 0)
             return r;
     }
+    for (size_t k = 0; k < ARRAY_SIZE(part_kinds); k++) {
+        int r = plan_add_parts(inv, p, part_kinds[k]);
+        if (r < 0)
+            return r;
+    }
     return 0;
 }
 
@@ -266,7 +368,8 @@ static int plan_init(const struct inventory *inv, const struct frame *frame, str
     p->entities = calloc(most, sizeof(p->entities[0]));
     p->from = calloc(most, sizeof(p->from[0]));
     p->gpus = calloc(most, sizeof(p->gpus[0]));
-    if (!p->old_of || !p->map || !p->taken || !p->entities || !p->from || !p->gpus)
+    p->parts = calloc(most, sizeof(p->parts[0]));
+    if (!p->old_of || !p->map || !p->taken || !p->entities || !p->from || !p->gpus || !p->parts)
         return -ENOMEM;
     for (size_t n = 0; n < p->list_count; n++)
         p->old_of[n] = p->map[n] = INVENTORY_NONE;
@@ -302,8 +405,10 @@ static void plan_commit(struct inventory *inv, struct plan *p)
     inv->entity_count = p->count;
     inv->map = TAKE_PTR(p->map);
     inv->map_count = p->list_count;
-    if (changed)
-        inv->layout++;
+    if (!changed)
+        return;
+    inv->layout++;
+    inventory_tables_clear(inv); // they name places of the old list
 }
 
 int inventory_apply_entities(struct inventory *inv, const struct frame *frame)
@@ -314,6 +419,9 @@ int inventory_apply_entities(struct inventory *inv, const struct frame *frame)
         return r;
     match_kind(inv, &p, FRAME_ENTITY_GPU);
     match_kind(inv, &p, FRAME_ENTITY_GPU_I);
+    match_kind(inv, &p, FRAME_ENTITY_GPU_CI);
+    for (size_t k = 0; k < ARRAY_SIZE(part_kinds); k++)
+        match_parts(inv, &p, part_kinds[k]);
     collect_gpus(inv, &p);
     r = plan_fill(inv, &p);
     if (r < 0)
@@ -337,21 +445,37 @@ static const char *state_reason(const struct frame_entity *info)
     return frame_entity_state_text((enum frame_entity_state)info->state);
 }
 
+// The state of the entity, or of the nearest above it that is not up.
+static const struct frame_entity *worst(const struct inventory *inv,
+                                        const struct inventory_entity *e)
+{
+    while (e->info.state == FRAME_ENTITY_UP && &inv->entities[e->info.parent] != e)
+        e = &inv->entities[e->info.parent];
+    return &e->info;
+}
+
+// Why no device is up, or "".
+static const char *source_reason(const struct inventory *inv)
+{
+    if (inv->state_known && inv->state.code != FRAME_STATE_READY)
+        return frame_state_text((enum frame_state_code)inv->state.code);
+    return inv->disconnected ? frame_status_text(FRAME_NOT_CONNECTED) : "";
+}
+
 // Why the device is down, or "".
 static const char *down_reason(const struct inventory *inv, const struct inventory_entity *e)
 {
-    const struct inventory_entity *gpu = &inv->entities[e->info.parent];
-    bool ready = !inv->state_known || inv->state.code == FRAME_STATE_READY;
-    const char *source = ready ? "" : frame_state_text((enum frame_state_code)inv->state.code);
-    if (!ready && (!gpu->present || gpu->info.state == FRAME_ENTITY_LOST))
+    size_t place = (size_t)(e - inv->entities);
+    const struct inventory_entity *top = &inv->entities[inventory_top(inv, place)];
+    const char *source = source_reason(inv);
+    if (source[0] && (!top->present || top->info.state == FRAME_ENTITY_LOST))
         return source; // without a driver all are missing, none is lost
-    if (e->info.state != FRAME_ENTITY_UP)
-        return state_reason(&e->info);
-    if (gpu->info.state != FRAME_ENTITY_UP)
-        return state_reason(&gpu->info);
-    if (gpu->mark)
-        return gpu->mark;
-    return !ready ? source : inv->stale ? "stale" : "";
+    const struct frame_entity *info = worst(inv, e);
+    if (info->state != FRAME_ENTITY_UP)
+        return state_reason(info);
+    if (top->mark)
+        return top->mark;
+    return source[0] ? source : inv->stale ? "stale" : "";
 }
 
 void inventory_refresh(struct inventory *inv)
@@ -359,8 +483,7 @@ void inventory_refresh(struct inventory *inv)
     bool changed = false;
     for (size_t i = 0; i < inv->entity_count; i++) {
         struct inventory_entity *e = &inv->entities[i];
-        if (e->info.state != FRAME_ENTITY_UP ||
-            inv->entities[e->info.parent].info.state != FRAME_ENTITY_UP)
+        if (worst(inv, e)->state != FRAME_ENTITY_UP)
             inventory_entity_clear_readings(inv, e);
         const char *reason = down_reason(inv, e);
         bool up = reason[0] == '\0';

@@ -32,6 +32,11 @@ void inventory_expire(struct inventory *inv, const uint64_t *period_ns, uint64_t
 
 // --- Lookups ---
 
+bool inventory_is_connected(const struct inventory *inv)
+{
+    return !inv->disconnected && inv->state_known && inv->state.code == FRAME_STATE_READY;
+}
+
 size_t inventory_field_index(const struct inventory *inv, uint16_t field)
 {
     size_t low = 0, high = inv->field_count;
@@ -45,25 +50,45 @@ size_t inventory_field_index(const struct inventory *inv, uint16_t field)
     return low < inv->field_count && inv->fields[low] == field ? low : SIZE_MAX;
 }
 
-// The entity that has a field's value for this one.
-static const struct inventory_entity *value_entity(const struct inventory *inv,
-                                                   const struct inventory_entity *entity,
-                                                   const struct field_info *field)
+size_t inventory_value_place(const struct inventory *inv, size_t entity,
+                             const struct field_info *field)
 {
-    bool own = field->level == FIELD_LEVEL_GPU_I || field->level == FIELD_LEVEL_GPU_CI;
-    return own ? entity : &inv->entities[entity->info.parent];
+    const struct frame_entity *e = &inv->entities[entity].info;
+    bool instances = field->level == FIELD_LEVEL_GPU_I;
+    bool all = field->level == FIELD_LEVEL_GPU_CI;
+    if (e->kind == FRAME_ENTITY_GPU_CI)
+        return all ? entity : instances ? e->parent : inv->entities[e->parent].info.parent;
+    return e->kind == FRAME_ENTITY_GPU_I && !instances && !all ? e->parent : entity;
+}
+
+static const struct inventory_value *value_of(const struct inventory *inv,
+                                              const struct inventory_entity *entity, size_t index)
+{
+    size_t place = (size_t)(entity - inv->entities);
+    const struct field_info *info = inv->infos[index];
+    return &inv->entities[info ? inventory_value_place(inv, place, info) : place].values[index];
+}
+
+// Whether one is the other, or a part of it.
+static bool is_within(const struct inventory *inv, size_t part, size_t whole)
+{
+    while (part != whole && inv->entities[part].info.parent != part)
+        part = inv->entities[part].info.parent;
+    return part == whole;
 }
 
 const struct inventory_value *inventory_last_xid_find(const struct inventory *inv,
                                                       const struct inventory_entity *entity)
 {
-    const struct inventory_entity *gpu = &inv->entities[entity->info.parent];
+    if (!inventory_is_of_gpu(entity))
+        return NULL;
+    size_t place = (size_t)(entity - inv->entities), gpu = inventory_top(inv, place);
     const struct inventory_entity *newest = NULL;
-    for (const struct inventory_entity *e = gpu; e < inv->entities + inv->entity_count; e++) {
-        if (e->info.parent != gpu->info.parent)
+    for (size_t i = gpu; i < inv->entity_count; i++) {
+        const struct inventory_entity *e = &inv->entities[i];
+        if (i > gpu && (!inventory_is_of_gpu(e) || e->info.kind == FRAME_ENTITY_GPU))
             break;
-        bool concerns = e == entity || e == gpu || entity == gpu;
-        if (!concerns || e->last_xid < 0)
+        if (e->last_xid < 0 || !(is_within(inv, i, place) || is_within(inv, place, i)))
             continue;
         if (!newest || e->last_xid_value.taken_ns > newest->last_xid_value.taken_ns)
             newest = e;
@@ -84,7 +109,7 @@ const struct inventory_value *inventory_find(const struct inventory *inv,
     size_t index = inventory_field_index(inv, field->id);
     if (!entity->up || index == SIZE_MAX)
         return NULL;
-    const struct inventory_value *v = &value_entity(inv, entity, field)->values[index];
+    const struct inventory_value *v = value_of(inv, entity, index);
     uint64_t horizon_ns = inventory_horizon_ns(period_ns[field->cost]);
     bool shown = v->status == FRAME_OK && inventory_is_current(v->taken_ns, now_ns, horizon_ns);
     return shown ? v : NULL;
@@ -98,9 +123,7 @@ enum frame_status inventory_field_status(const struct inventory *inv,
         return FRAME_NO_DATA;
     if (entity->info.state == FRAME_ENTITY_LOST)
         return FRAME_LOST;
-    const struct field_info *info = inv->infos[index];
-    const struct inventory_entity *e = info ? value_entity(inv, entity, info) : entity;
-    return (enum frame_status)e->values[index].status;
+    return (enum frame_status)value_of(inv, entity, index)->status;
 }
 
 const struct inventory_value *inventory_find_label(const struct inventory *inv,
@@ -110,7 +133,7 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv,
     size_t index = inventory_field_index(inv, field->id);
     if (index == SIZE_MAX)
         return NULL;
-    const struct inventory_value *v = &value_entity(inv, entity, field)->values[index];
+    const struct inventory_value *v = value_of(inv, entity, index);
     if (v->type != FRAME_VALUE_NONE)
         return v;
     // A global field is the same everywhere: a GPU that was lost before it was asked has the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between inventory.c (fields, values, XIDs), inventory_entities.c (lists of devices) and
-// inventory_find.c (lookups).
+// Between inventory.c (fields, values, XIDs), inventory_entities.c (lists of devices),
+// inventory_tables.c (health and peers) and inventory_find.c (lookups).
 #pragma once
 
 #include "exporter/inventory.h"
@@ -11,6 +11,12 @@
 int must_use inventory_apply_entities(struct inventory *inv, const struct frame *frame);
 // Works out up and down_reason of every entity again; layout grows if any differs.
 void inventory_refresh(struct inventory *inv);
+
+// Take a HEALTH or PEERS frame of this list. 0, -ENOMEM (nothing changed).
+int must_use inventory_apply_health(struct inventory *inv, const struct frame *frame);
+int must_use inventory_apply_peers(struct inventory *inv, const struct frame *frame);
+// Health and peers are not known any more.
+void inventory_tables_clear(struct inventory *inv);
 
 // A value that nothing is known of yet.
 #define INVENTORY_VALUE_UNKNOWN                                                                    \

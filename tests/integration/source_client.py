@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "podgpu-source"
 
+PROTOCOL = 2
 HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH = range(1, 7)
 FAST, MEDIUM, SLOW, STATIC = range(4)
 S = 1_000_000_000
@@ -218,13 +219,13 @@ class Source:
         self.watches += 1
         ids = sorted(set(fields))
         body = struct.pack("=II5Q", self.watches, len(ids), *periods, 2**64 - 1) + struct.pack(f"={len(ids)}H", *ids)
-        self.socket.sendall(struct.pack("=IHH", len(body), WATCH, 2) + body)
+        self.socket.sendall(struct.pack("=IHH", len(body), WATCH, PROTOCOL) + body)
 
     def read_frame(self, deadline):
         while True:
             if len(self.bytes) >= 8:
                 size, kind, protocol = struct.unpack_from("=IHH", self.bytes)
-                assert protocol == 2 and size <= 4 << 20
+                assert protocol == PROTOCOL and size <= 4 << 20
                 if len(self.bytes) >= 8 + size:
                     body, self.bytes = self.bytes[8:8 + size], self.bytes[8 + size:]
                     return kind, parse(kind, body)

@@ -57,7 +57,7 @@ def scenario_time(node, mono_ns, late):
 @pytest.mark.smoke
 def test_it_says_hello_state_and_entities_before_it_is_asked(tmp_path):
     with source_on("post") as (node, source):
-        assert source.next(HELLO) == (1, 1, source.process.pid, 0)
+        assert source.next(HELLO) == (PROTOCOL, 1, source.process.pid, 0)
         state = source.next(STATE)
         assert state.code == "ready" and state.text == "" and state.vendor_code == 0
         assert state.driver_version == "470.182.03" and state.library_version == "11.470.182.03"
