@@ -14,6 +14,7 @@
 
 #define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
 #define CALL_DEADLINE_MOST_NS (600 * NS_PER_S)
+#define ENGINE_ADDRESS_MOST 127 // of frame_state.engine
 
 static const struct option_row *row_get(const char *name)
 {
@@ -80,14 +81,22 @@ static int read_choices(struct exporter_options *o, struct error *err)
     return 0;
 }
 
-static int read_source(const char *source, struct error *err)
+// Outside Kubernetes a -r that is another machine is about GPUs that this machine's driver doesn't
+// have.
+static int read_source(struct exporter_options *o, struct error *err)
 {
-    static const char *const words[] = {"auto", "nvml", NULL};
-    unsigned choice;
-    if (strcmp(source, "dcgm") == 0)
-        return error_set(err, -EINVAL,
-                         "--source: the dcgm source is not in this build; expected auto or nvml");
-    return read_choice("source", source, words, "auto or nvml", &choice, err);
+    static const char *const words[] = {"auto", "nvml", "dcgm", NULL};
+    const struct exporter_flags *f = &o->flags;
+    unsigned choice = 0;
+    int r = read_choice("source", f->source, words, "auto, nvml or dcgm", &choice, err);
+    if (r < 0)
+        return r;
+    o->source = (enum source_choice)choice;
+    bool elsewhere = f->remote_hostengine_given && !f->kubernetes &&
+                     !exporter_remote_is_loopback(sv_from(f->remote_hostengine));
+    if (elsewhere && o->source == SOURCE_CHOICE_AUTO)
+        o->source = SOURCE_CHOICE_DCGM;
+    return 0;
 }
 
 static int read_selection(const char *flag, const char *text, struct selection *out,
@@ -152,10 +161,25 @@ static int read_node_name(struct exporter_options *o, char **environment, struct
     return 0;
 }
 
-// $NODE_NAME, else gethostname.
+// An engine on another machine speaks of that machine's GPUs.
+static bool read_remote_host(struct exporter_options *o)
+{
+    static const char *const schemes[] = {"tcp://", "vsock://"};
+    const struct exporter_flags *f = &o->flags;
+    struct sv remote = sv_from(f->remote_hostengine);
+    if (!f->remote_hostengine_given || f->kubernetes || o->source == SOURCE_CHOICE_NVML ||
+        exporter_remote_is_loopback(remote))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+        if (sv_starts_with(remote, sv_from(schemes[i])))
+            remote = sv_sub(remote, strlen(schemes[i]), remote.len);
+    sv_copy(o->hostname, sizeof(o->hostname), host_part(remote));
+    return true;
+}
+
 static int read_hostname(struct exporter_options *o, struct error *err)
 {
-    if (o->flags.no_hostname)
+    if (o->flags.no_hostname || read_remote_host(o))
         return 0;
     sv_copy(o->hostname, sizeof(o->hostname), sv_from(o->node_name));
     if (!o->hostname[0] && gethostname(o->hostname, sizeof(o->hostname) - 1) < 0)
@@ -204,18 +228,23 @@ static int read_pod_label_patterns(struct exporter_options *o, struct error *err
     return 0;
 }
 
-static int check_remote(struct exporter_options *o, struct error *err)
+// What DCGM itself would make of the rest is told by the source when it tries.
+static int check_remote(const struct exporter_options *o, struct error *err)
 {
-    const struct exporter_flags *f = &o->flags;
-    if (!f->remote_hostengine_given || f->kubernetes ||
-        exporter_remote_is_loopback(sv_from(f->remote_hostengine)))
-        return 0;
-    return error_set(
-        err, -EINVAL,
-        "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): '%.128s' is another machine, "
-        "whose GPUs "
-        "only DCGM can reach, and the dcgm source is not in this build; run podgpu-exporter there",
-        f->remote_hostengine);
+    static const char flag[] = "remote-hostengine-info";
+    static const char expected[] =
+        "expected HOST:PORT, [IPv6]:PORT, tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT";
+    struct sv remote = sv_from(o->flags.remote_hostengine);
+    bool unix_path = sv_starts_with(remote, SV("unix:///")) && remote.len > strlen("unix:///");
+    bool other = sv_starts_with(remote, SV("tcp://")) || sv_starts_with(remote, SV("vsock://"));
+    bool plain = sv_find(remote, SV("://")) == (size_t)-1;
+    if (!plain && !unix_path && !other)
+        return error_set(err, -EINVAL, "--%s (%s): %s, found '%.128s'", flag, row_get(flag)->env,
+                         expected, remote.ptr);
+    if (remote.len > ENGINE_ADDRESS_MOST)
+        return error_set(err, -EINVAL, "--%s (%s): %s of at most %d bytes, found %zu", flag,
+                         row_get(flag)->env, expected, ENGINE_ADDRESS_MOST, remote.len);
+    return 0;
 }
 
 static int check_numbers(struct exporter_options *o, struct error *err)
@@ -241,6 +270,13 @@ static bool is_about_pods(const struct option_row *row)
            row->offset == offsetof(struct exporter_flags, pod_uid);
 }
 
+static bool is_about_dcgm(const struct option_row *row)
+{
+    return row->offset == offsetof(struct exporter_flags, remote_hostengine) ||
+           row->offset == offsetof(struct exporter_flags, dcgm_library) ||
+           row->offset == offsetof(struct exporter_flags, enable_dcgm_log);
+}
+
 static void list_unavailable(struct exporter_options *o)
 {
     const struct option_table *table = &exporter_option_table;
@@ -249,7 +285,8 @@ static void list_unavailable(struct exporter_options *o)
         bool remote = row->offset == offsetof(struct exporter_flags, remote_hostengine);
         bool asked = remote ? o->flags.remote_hostengine_given : !option_is_default(row, &o->flags);
         bool no_pods = !o->flags.kubernetes && is_about_pods(row);
-        if ((row->inert || no_pods) && asked)
+        bool no_dcgm = o->source == SOURCE_CHOICE_NVML && is_about_dcgm(row);
+        if ((row->inert || no_pods || no_dcgm) && asked)
             o->unavailable[o->unavailable_count++] = row->name;
     }
 }
@@ -260,7 +297,7 @@ static int check(struct exporter_options *o, char **environment, struct error *e
     if (r == 0)
         r = read_selections(o, err);
     if (r == 0)
-        r = read_source(o->flags.source, err);
+        r = read_source(o, err);
     if (r == 0)
         r = check_remote(o, err);
     if (r == 0)

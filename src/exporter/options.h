@@ -27,6 +27,13 @@ enum podgpu_families {
     PODGPU_FAMILIES_ALL,
 };
 
+// --source, and what -r says about it
+enum source_choice {
+    SOURCE_CHOICE_AUTO,
+    SOURCE_CHOICE_NVML,
+    SOURCE_CHOICE_DCGM, // also auto with a -r that is another machine, outside Kubernetes
+};
+
 // As given: one member a flag of the table in options_table.c. Strings are never NULL.
 struct exporter_flags {
     char *collectors, *address, *configmap_data, *remote_hostengine, *gpu_id_type, *devices,
@@ -34,7 +41,7 @@ struct exporter_flags {
         *kubelet_socket, *hpc_job_mapping_dir, *dump_directory, *bind_poll_interval, *config_file,
         *container_runtime_socket;
     char *hostname_label, *shared_owner, *podgpu_families, *mig_board_fields, *nvml_library,
-        *admin_address, *source_path, *kmsg_path, *source, *kubeconfig;
+        *dcgm_library, *admin_address, *source_path, *kmsg_path, *source, *kubeconfig;
     struct option_list pod_label_allowlist, resource_names;
     int64_t collect_interval_ms, xid_window_ms, clock_window_ms, dump_retention_h,
         max_concurrent_scrapes, watch_max_keep_samples;
@@ -61,17 +68,20 @@ struct exporter_options {
     enum hostname_label hostname_label;
     enum shared_owner shared_owner;
     enum podgpu_families podgpu_families;
+    enum source_choice source;
     bool gpu_id_by_device_name; // --kubernetes-gpu-id-type=device-name
     bool mig_board_once;        // --mig-board-fields=once
     enum log_format log_format;
     enum log_level log_level;
-    char hostname[256];                // label value: $NODE_NAME, else gethostname; empty: no label
+    // Label value; empty: no label. Without -k the host part of a -r that is another machine; else
+    // $NODE_NAME, else gethostname.
+    char hostname[256];
     char node_name[256];               // $NODE_NAME; empty: not given
     struct regex **pod_label_patterns; // --kubernetes-pod-label-allowlist-regex
     size_t pod_label_pattern_count;
     // Names of accepted flags that ask for something this build does not do, for the log and
     // feature_unavailable_info: rows marked inert whose value is not the default,
-    // --remote-hostengine-info when given, and flags about pods without --kubernetes.
+    // flags about DCGM with --source=nvml, and flags about pods without --kubernetes.
     const char *unavailable[64];
     size_t unavailable_count;
     bool collect_interval_raised; // to COLLECT_INTERVAL_LEAST_MS; worth a warning

@@ -140,11 +140,21 @@ static const struct option_row rows[] = {
     TEXT("web-config-file", NULL, "DCGM_EXPORTER_WEB_CONFIG_FILE", web_config_file, "", HTTP,
          "TLS, basic authentication and headers, as Prometheus' exporters read them."),
     TEXT("admin-address", NULL, "PODGPU_EXPORTER_ADMIN_ADDRESS", admin_address, "", HTTP,
-         "Loopback or unix address that takes POST /-/reload, /-/release and /-/attach; none when "
-         "empty."),
+         "Loopback or unix address that takes POST /-/reload, /-/release, /-/attach, /-/pause and "
+         "/-/resume; none when empty."),
 
     TEXT("source", NULL, "PODGPU_EXPORTER_SOURCE", source, "auto", SOURCE,
-         "auto or nvml; both mean the driver's NVML library in this build."),
+         "Which of NVIDIA's libraries is asked. auto: NVML, and DCGM for what NVML can't give "
+         "(profiling before Hopper, NVSwitches, links, Grace CPUs, health), where DCGM is there; "
+         "nvml or dcgm: that one alone."),
+    TEXT_MARKED("remote-hostengine-info", "r", "DCGM_REMOTE_HOSTENGINE_INFO", remote_hostengine,
+                remote_hostengine_given, "localhost:5555", SOURCE,
+                "The DCGM host engine to use: HOST:PORT, [IPv6]:PORT, tcp://HOST:PORT, "
+                "unix:///PATH or vsock://CID:PORT; given but empty it is localhost:5555. When not "
+                "given, one that runs on this machine is used, else one is started within the "
+                "helper. Outside Kubernetes another machine's means --source=dcgm."),
+    TEXT("dcgm-library", NULL, "PODGPU_EXPORTER_DCGM_LIBRARY", dcgm_library, "", SOURCE,
+         "Path of libdcgm.so.4 or libdcgm.so.3; searched for when empty."),
     TEXT("nvml-library", NULL, "PODGPU_EXPORTER_NVML_LIBRARY", nvml_library, "", SOURCE,
          "Path of libnvidia-ml.so.1; searched for when empty."),
     TEXT("source-path", NULL, "PODGPU_EXPORTER_SOURCE_PATH", source_path, "", SOURCE,
@@ -157,15 +167,14 @@ static const struct option_row rows[] = {
     SWITCH("debug", NULL, "DCGM_EXPORTER_DEBUG", debug, LOGGING, "Log each operation too."),
     TEXT("log-format", NULL, "DCGM_EXPORTER_LOG_FORMAT", log_format, "text", LOGGING,
          "text or json."),
+    SWITCH("enable-dcgm-log", NULL, "DCGM_EXPORTER_ENABLE_DCGM_LOG", enable_dcgm_log, LOGGING,
+           "DCGM's own log, where its engine runs within the helper."),
+    TEXT("dcgm-log-level", NULL, "DCGM_EXPORTER_DCGM_LOG_LEVEL", dcgm_log_level, "NONE", LOGGING,
+         "How much of it: NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB."),
 
     {"configmap-data", "m", "DCGM_EXPORTER_CONFIGMAP_DATA", OPTION_STRING, AT(configmap_data),
      AT(configmap_data_given), "none", 0, 0, COMPATIBILITY,
      "NAMESPACE:NAME of a ConfigMap with the counters; mount it and use --collectors.", true},
-    {"remote-hostengine-info", "r", "DCGM_REMOTE_HOSTENGINE_INFO", OPTION_STRING,
-     AT(remote_hostengine), AT(remote_hostengine_given), "localhost:5555", 0, 0, COMPATIBILITY,
-     "A DCGM host engine. On this machine, or in Kubernetes, the driver is asked instead; "
-     "elsewhere it is an error.",
-     true},
     INERT_SWITCH("kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", enable_dra, NULL,
                  "GPUs given out by dynamic resource allocation."),
     INERT_SWITCH("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", container_labels, NULL,
@@ -201,10 +210,6 @@ static const struct option_row rows[] = {
     SWITCH("disable-startup-validate", NULL, "DISABLE_STARTUP_VALIDATE", disable_startup_validate,
            COMPATIBILITY,
            "Always so: a missing driver or GPU never keeps the exporter from starting."),
-    INERT_SWITCH("enable-dcgm-log", "DCGM_EXPORTER_ENABLE_DCGM_LOG", enable_dcgm_log, NULL,
-                 "DCGM's own log."),
-    INERT_TEXT("dcgm-log-level", NULL, "DCGM_EXPORTER_DCGM_LOG_LEVEL", dcgm_log_level, "NONE",
-               "NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB."),
     INERT_SWITCH("enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH",
                  bind_watch, NULL, "Changes of the GPUs are always seen."),
     INERT_TEXT("gpu-bind-unbind-poll-interval", NULL, "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL",

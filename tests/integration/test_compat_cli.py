@@ -61,9 +61,9 @@ FLAGS = {
     "container-runtime-socket": ("DCGM_CONTAINER_RUNTIME_SOCKET", "/run/containerd/containerd.sock"),
 }
 # Of these what has no effect in this build; each must be told.
-INERT = {"cpu-devices", "configmap-data", "remote-hostengine-info", "switch-devices", "fake-gpus",
+INERT = {"cpu-devices", "configmap-data", "switch-devices", "fake-gpus",
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
-         "watch-max-keep-samples", "enable-dcgm-log", "dcgm-log-level", "dump-enabled", "dump-directory",
+         "watch-max-keep-samples", "dump-enabled", "dump-directory",
          "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",
          "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket",
          "xid-count-window-size", "clock-events-count-window-size"}

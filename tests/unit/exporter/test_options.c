@@ -94,6 +94,7 @@ static void each_flag_keeps_its_names_and_default(void **state)
         {"container-labels", NULL, "DCGM_EXPORTER_CONTAINER_LABELS", NULL},
         {"container-runtime-socket", NULL, "DCGM_CONTAINER_RUNTIME_SOCKET", ""},
         {"health-require-gpus", NULL, "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", NULL},
+        {"dcgm-library", NULL, "PODGPU_EXPORTER_DCGM_LIBRARY", ""},
         {"hostname-label", NULL, "PODGPU_EXPORTER_HOSTNAME_LABEL", "hostname"},
         {"shared-owner", NULL, "PODGPU_EXPORTER_SHARED_OWNER", "none"},
         {"kubeconfig", NULL, "PODGPU_EXPORTER_KUBECONFIG", ""},
@@ -208,8 +209,8 @@ static void mistakes_name_flag_variable_found_and_expected(void **state)
          "--kubernetes-pod-label-allowlist-regex "
          "(DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX): 'a(b': regular expression: missing "
          "): a(b"},
-        {"--source=dcgm", "--source: the dcgm source is not in this build; expected auto or nvml"},
-        {"--source=cuda", "--source (PODGPU_EXPORTER_SOURCE): expected auto or nvml, found 'cuda'"},
+        {"--source=cuda",
+         "--source (PODGPU_EXPORTER_SOURCE): expected auto, nvml or dcgm, found 'cuda'"},
         {"--call-deadline=99ms",
          "--call-deadline (PODGPU_EXPORTER_CALL_DEADLINE): expected 100ms to 10m, found 99 ms"},
         {"--call-deadline=601s",
@@ -218,10 +219,12 @@ static void mistakes_name_flag_variable_found_and_expected(void **state)
          "--collect-interval: expected a whole number from 1 to 86400000, found '0'"},
         {"--max-concurrent-scrapes=0",
          "--max-concurrent-scrapes: expected a whole number from 1 to 2147483647, found '0'"},
-        {"-r=dcgm.example:5555", "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): "
-                                 "'dcgm.example:5555' is another machine, whose GPUs "
-                                 "only DCGM can reach, and the dcgm source is not in this build; "
-                                 "run podgpu-exporter there"},
+        {"-r=http://dcgm.example:5555",
+         "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): expected HOST:PORT, [IPv6]:PORT, "
+         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'http://dcgm.example:5555'"},
+        {"-r=unix://he.sock",
+         "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): expected HOST:PORT, [IPv6]:PORT, "
+         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'unix://he.sock'"},
         {"--pod-labels", "unknown flag '--pod-labels'; --help lists all"},
         {"--kubernets", "unknown flag '--kubernets' (did you mean '--kubernetes'?)"},
     };
@@ -288,8 +291,8 @@ static void what_is_asked_for_and_not_there_is_listed(void **state)
                     WORDS("NODE_NAME=n", "KUBERNETES_ENABLE_DRA=true", "DCGM_EXPORTER_DEBUG=true"),
                     &o, &err),
         0);
-    assert_int_equal(o.unavailable_count, 7);
-    assert_true(lists(&o, "remote-hostengine-info"));
+    assert_int_equal(o.unavailable_count, 6);
+    assert_false(lists(&o, "remote-hostengine-info"));
     assert_true(lists(&o, "enable-pprof"));
     assert_true(lists(&o, "dump-compression"));
     assert_true(lists(&o, "web-read-timeout"));
@@ -299,17 +302,51 @@ static void what_is_asked_for_and_not_there_is_listed(void **state)
     exporter_options_deinit(&o);
 }
 
-static void a_remote_engine_on_this_machine_is_accepted_and_listed(void **state)
+static void what_is_about_dcgm_is_listed_where_only_nvml_is_asked(void **state)
 {
-    static const char *const variables[] = {
-        "DCGM_REMOTE_HOSTENGINE_INFO=localhost:5555",
-        "DCGM_REMOTE_HOSTENGINE_INFO=", "DCGM_REMOTE_HOSTENGINE_INFO=unix:///run/he.sock"};
-    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+    struct exporter_options o;
+    struct error err;
+    static const char *const nothing[] = {NULL};
+    static const char *const flags[] = {"remote-hostengine-info", "dcgm-library",
+                                        "enable-dcgm-log"};
+    for (unsigned nvml = 0; nvml < 2; nvml++) {
+        const char *source = nvml ? "--source=nvml" : "--source=auto";
+        assert_int_equal(parse_words(WORDS(source, "-r", "", "--dcgm-library=/x/libdcgm.so.4",
+                                           "--enable-dcgm-log"),
+                                     nothing, &o, &err),
+                         0);
+        assert_int_equal(o.unavailable_count, nvml ? ARRAY_SIZE(flags) : 0);
+        for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+            assert_int_equal(lists(&o, flags[i]), nvml);
+        exporter_options_deinit(&o);
+    }
+}
+
+static void another_machines_engine_is_the_only_source_outside_kubernetes(void **state)
+{
+    static const struct {
+        const char *words[5];
+        enum source_choice source;
+    } cases[] = {
+        {{NULL}, SOURCE_CHOICE_AUTO},
+        {{"--source=nvml"}, SOURCE_CHOICE_NVML},
+        {{"--source=dcgm"}, SOURCE_CHOICE_DCGM},
+        {{"-r", ""}, SOURCE_CHOICE_AUTO},
+        {{"-r", "localhost:5555"}, SOURCE_CHOICE_AUTO},
+        {{"-r", "unix:///run/he.sock"}, SOURCE_CHOICE_AUTO},
+        {{"-r", "vsock://1:5555"}, SOURCE_CHOICE_AUTO},
+        {{"-r", "dcgm.example:5555"}, SOURCE_CHOICE_DCGM},
+        {{"-r", "tcp://10.0.0.1:5555"}, SOURCE_CHOICE_DCGM},
+        {{"-r", "vsock://3:5555"}, SOURCE_CHOICE_DCGM},
+        {{"-k", "-r", "dcgm.example:5555"}, SOURCE_CHOICE_AUTO}, // a Service of this node's pod
+        {{"-r", "dcgm.example:5555", "--source=nvml"}, SOURCE_CHOICE_NVML},
+        {{"-k", "-r", "dcgm.example:5555", "--source=dcgm"}, SOURCE_CHOICE_DCGM},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct exporter_options o;
         struct error err;
-        assert_int_equal(parse_words(WORDS(), WORDS(variables[i]), &o, &err), 0);
-        assert_int_equal(o.unavailable_count, 1);
-        assert_true(lists(&o, "remote-hostengine-info"));
+        assert_int_equal(parse_words(cases[i].words, WORDS("NODE_NAME=n"), &o, &err), 0);
+        assert_int_equal(o.source, cases[i].source);
         exporter_options_deinit(&o);
     }
 }
@@ -381,6 +418,46 @@ static void the_hostname_is_the_nodes_else_the_machines(void **state)
     }
 }
 
+// The rows of dcgm-exporter's own test with what its 4.8.3 makes of them: an engine on this machine
+// leaves the host name alone.
+static void the_hostname_is_that_of_a_remote_engine(void **state)
+{
+    static const struct {
+        const char *remote, *expected;
+    } cases[] = {
+        {"example.com:5555", "example.com"},
+        {"example.com", "example.com"},
+        {"[2001:db8::1]:5555", "2001:db8::1"},
+        {"[2001:db8::1]", "[2001:db8::1]"},
+        {"2001:db8::1", "2001:db8::1"},
+        {"[::]:5555", "::"},
+        {"tcp://example.com:5555", "example.com"},
+        {"tcp://[2001:db8::1]:5555", "2001:db8::1"},
+        {"vsock://3:5555", "3"},
+        {"127.0.0.1", "node-1"},
+        {"localhost:5555", "node-1"},
+        {"[::1]:5555", "node-1"},
+        {"[::1]", "node-1"},
+        {"::1", "node-1"},
+        {"", "node-1"},
+        {"vsock://1:5555", "node-1"},
+        {"unix:///run/he.sock", "node-1"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct exporter_options o;
+        struct error err;
+        assert_int_equal(
+            parse_words(WORDS("-r", cases[i].remote), WORDS("NODE_NAME=node-1"), &o, &err), 0);
+        assert_string_equal(o.hostname, cases[i].expected);
+        exporter_options_deinit(&o);
+        assert_int_equal(
+            parse_words(WORDS("-k", "-r", cases[i].remote), WORDS("NODE_NAME=node-1"), &o, &err),
+            0);
+        assert_string_equal(o.hostname, "node-1");
+        exporter_options_deinit(&o);
+    }
+}
+
 static void no_hostname_leaves_the_label_away(void **state)
 {
     struct exporter_options o;
@@ -440,7 +517,9 @@ int main(void)
         cmocka_unit_test(selections_are_checked_in_the_order_d_s_p),
         cmocka_unit_test(short_intervals_are_raised_and_told),
         cmocka_unit_test(what_is_asked_for_and_not_there_is_listed),
-        cmocka_unit_test(a_remote_engine_on_this_machine_is_accepted_and_listed),
+        cmocka_unit_test(what_is_about_dcgm_is_listed_where_only_nvml_is_asked),
+        cmocka_unit_test(another_machines_engine_is_the_only_source_outside_kubernetes),
+        cmocka_unit_test(the_hostname_is_that_of_a_remote_engine),
         cmocka_unit_test(loopback_remotes_are_told_from_others),
         cmocka_unit_test(the_hostname_is_the_nodes_else_the_machines),
         cmocka_unit_test(no_hostname_leaves_the_label_away),
