@@ -21,6 +21,11 @@
 #define LIMIT_ENTITIES 4096
 #define LIMIT_VERDICTS 1024 // of one DCGM health check
 #define LIMIT_XID_CODES 256 // different codes kept per device: NVIDIA's catalogue ends at 172
+// dcgm-exporter's windowed counters: parts of a window (32 B each and GPU), XIDs remembered of a
+// GPU (32 B each), GPUs remembered.
+#define LIMIT_EXP_BUCKETS 600
+#define LIMIT_EXP_XIDS 1024
+#define LIMIT_EXP_DEVICES 256
 #define LIMIT_VALUE_STRING_BYTES 1024 // one text value: names, serials and versions are under 100
 #define LIMIT_INVENTORY_STRING_BYTES (8u << 20) // all text values together
 
