@@ -128,10 +128,10 @@ static const char *check_gpu(const struct frame_entity *e, size_t self, uint64_t
     return NULL;
 }
 
-static const char *check_instance(const struct frame_entity *list, uint32_t count, size_t self)
+static const char *check_instance(const struct frame_entity *list, size_t self)
 {
     const struct frame_entity *e = &list[self];
-    if (e->parent >= count || list[e->parent].kind != FRAME_ENTITY_GPU ||
+    if (e->parent >= self || list[e->parent].kind != FRAME_ENTITY_GPU ||
         list[e->parent].index != e->index)
         return "entities: parent of an instance";
     if (e->gpu_instance_id == UINT32_MAX || e->instance_entity_id == UINT32_MAX ||
@@ -149,34 +149,49 @@ static const char *check_instance(const struct frame_entity *list, uint32_t coun
     return NULL;
 }
 
+// True when a part hangs on what it can hang on, and has that one's index.
+static bool fits_parent(const struct frame_entity *e, const struct frame_entity *parent)
+{
+    switch ((enum frame_entity_kind)e->kind) {
+    case FRAME_ENTITY_GPU_CI:
+        return parent->kind == FRAME_ENTITY_GPU_I &&
+               e->gpu_instance_id == parent->gpu_instance_id && e->index == parent->index;
+    case FRAME_ENTITY_LINK:
+        // A switch has no index, nor have its links.
+        return (parent->kind == FRAME_ENTITY_GPU || parent->kind == FRAME_ENTITY_SWITCH) &&
+               e->index == parent->index;
+    case FRAME_ENTITY_CPU_CORE:
+        return parent->kind == FRAME_ENTITY_CPU && e->index == UINT32_MAX;
+    case FRAME_ENTITY_GPU:
+    case FRAME_ENTITY_GPU_I:
+    case FRAME_ENTITY_SWITCH:
+    case FRAME_ENTITY_CPU:
+    case FRAME_ENTITY_KIND_END:
+        break;
+    }
+    return false;
+}
+
 // Compute instances, switches, links, CPUs and cores.
 static const char *check_part(const struct frame_entity *list, size_t self)
 {
     const struct frame_entity *e = &list[self];
+    bool alone = e->kind == FRAME_ENTITY_SWITCH || e->kind == FRAME_ENTITY_CPU;
     if (e->id == UINT32_MAX || e->instance_entity_id != UINT32_MAX || e->slices || e->mig_enabled)
         return "entities: ids of a part";
     if ((e->gpu_instance_id != UINT32_MAX) != (e->kind == FRAME_ENTITY_GPU_CI))
         return "entities: instance id of a part";
-    if (e->kind == FRAME_ENTITY_SWITCH || e->kind == FRAME_ENTITY_CPU)
-        return e->parent == self && e->index == UINT32_MAX ? NULL : "entities: parent of a part";
-    if (e->parent >= self)
+    if (alone ? e->parent != self || e->index != UINT32_MAX
+              : e->parent >= self || !fits_parent(e, &list[e->parent]))
         return "entities: parent of a part";
-    const struct frame_entity *parent = &list[e->parent];
-    uint32_t index = UINT32_MAX;
-    bool fits = false;
-    if (e->kind == FRAME_ENTITY_GPU_CI)
-        fits = parent->kind == FRAME_ENTITY_GPU_I && e->gpu_instance_id == parent->gpu_instance_id;
-    else if (e->kind == FRAME_ENTITY_CPU_CORE)
-        fits = parent->kind == FRAME_ENTITY_CPU;
-    else
-        fits = parent->kind == FRAME_ENTITY_GPU || parent->kind == FRAME_ENTITY_SWITCH;
-    if (parent->kind == FRAME_ENTITY_GPU || parent->kind == FRAME_ENTITY_GPU_I)
-        index = parent->index;
-    return fits && e->index == index ? NULL : "entities: parent of a part";
+    for (size_t i = alone ? 0 : e->parent + 1; i < self; i++)
+        if (list[i].kind == e->kind && list[i].id == e->id &&
+            (alone || list[i].parent == e->parent))
+            return "entities: a part twice";
+    return NULL;
 }
 
-static const char *check_entity(struct frame_entity *list, uint32_t count, size_t self,
-                                uint64_t *seen)
+static const char *check_entity(struct frame_entity *list, size_t self, uint64_t *seen)
 {
     struct frame_entity *e = &list[self];
     if (!e->kind || e->kind >= FRAME_ENTITY_KIND_END)
@@ -192,8 +207,7 @@ static const char *check_entity(struct frame_entity *list, uint32_t count, size_
     SANITISE(e->profile);
     if (e->kind == FRAME_ENTITY_GPU)
         return check_gpu(e, self, seen);
-    return e->kind == FRAME_ENTITY_GPU_I ? check_instance(list, count, self)
-                                         : check_part(list, self);
+    return e->kind == FRAME_ENTITY_GPU_I ? check_instance(list, self) : check_part(list, self);
 }
 
 static const char *check_entities(struct frame_reader *r, struct frame_entities *head, size_t bytes)
@@ -207,7 +221,7 @@ static const char *check_entities(struct frame_reader *r, struct frame_entities 
     struct frame_entity *list = (struct frame_entity *)(head + 1);
     uint64_t seen = 0, gpus[ARRAY_SIZE(r->gpu_bits)] = {0};
     for (size_t i = 0; i < head->count; i++) {
-        const char *wrong = check_entity(list, head->count, i, &seen);
+        const char *wrong = check_entity(list, i, &seen);
         if (wrong)
             return wrong;
         if (list[i].kind == FRAME_ENTITY_GPU)
@@ -321,8 +335,11 @@ static const char *check_health(const struct frame_reader *r, struct frame_healt
     }
     const struct frame_verdict *list = (const struct frame_verdict *)(head + 1);
     for (size_t i = 0; i < head->count; i++) {
+        uint32_t system = list[i].system;
         if (!is_gpu(r, list[i].entity))
             return "health: entity";
+        if (system != UINT32_MAX && (!system || system & (system - 1)))
+            return "health: system";
         if (list[i].result != 10 && list[i].result != 20)
             return "health: result";
     }

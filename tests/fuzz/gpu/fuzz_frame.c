@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream of frames arriving in odd pieces. Byte 0: bit 0 puts a valid entity list before the
-// input, so that samples and events get past their indices; byte 1: size of the pieces less one.
+// input, so that samples and events get past their indices, bit 1 one with each kind of entity;
+// byte 1: size of the pieces less one.
 // The rest is the stream. Every frame that comes out is read to its last byte, so that a bad length
 // is caught by the sanitizer, and held against its promises.
 #include <stdint.h>
@@ -75,6 +76,7 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
     case FRAME_STATE:
         check_text(f->as.state->text, sizeof(f->as.state->text));
         check_text(f->as.state->library_path, sizeof(f->as.state->library_path));
+        check_text(f->as.state->engine, sizeof(f->as.state->engine));
         break;
     case FRAME_ENTITIES:
         check_entities(f);
@@ -93,8 +95,11 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
             check(f->as.watch.field_ids[i] > f->as.watch.field_ids[i - 1]);
         break;
     case FRAME_HEALTH:
-        for (uint32_t i = 0; i < f->as.health.head->count; i++)
-            check(f->as.health.list[i].entity < r->entity_count);
+        check(f->as.health.head->count <= LIMIT_VERDICTS);
+        for (uint32_t i = 0; i < f->as.health.head->count; i++) {
+            const struct frame_verdict *v = &f->as.health.list[i];
+            check(v->entity < r->entity_count && v->system && (v->result == 10 || v->result == 20));
+        }
         break;
     case FRAME_PEERS:
         for (uint32_t i = 0; i < f->as.peers.head->count; i++)
@@ -102,7 +107,7 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
                   f->as.peers.list[i].peer < r->entity_count);
         break;
     case FRAME_CONTROL:
-        check(f->as.control->command < FRAME_COMMAND_END);
+        check(f->as.control->command && f->as.control->command < FRAME_COMMAND_END);
         break;
     case FRAME_CONTROL_DONE:
         check_text(f->as.control_done->text, sizeof(f->as.control_done->text));
@@ -112,23 +117,37 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
     }
 }
 
-static void put_entities(struct buf *wire)
+static struct frame_entity entity(enum frame_entity_kind kind, uint32_t parent, uint32_t id)
 {
-    struct frame_entities head = {.generation = 1, .count = 2};
-    struct frame_entity list[2] = {
-        {.kind = FRAME_ENTITY_GPU,
-         .gpu_instance_id = UINT32_MAX,
-         .instance_entity_id = UINT32_MAX,
-         .id = UINT32_MAX},
-        {.kind = FRAME_ENTITY_GPU_I,
-         .gpu_instance_id = 3,
-         .id = UINT32_MAX,
-         .slices = 1,
-         .total_slices = 7},
+    bool of_gpu = parent < 3;
+    return (struct frame_entity){
+        .kind = (uint8_t)kind,
+        .index = of_gpu ? 0 : UINT32_MAX,
+        .parent = parent,
+        .gpu_instance_id = UINT32_MAX,
+        .instance_entity_id = UINT32_MAX,
+        .id = id,
     };
+}
+
+// A GPU and its instance, or each kind of entity.
+static void put_entities(struct buf *wire, bool all)
+{
+    struct frame_entities head = {.generation = 1, .count = all ? 9 : 2};
+    struct frame_entity list[9] = {
+        entity(FRAME_ENTITY_GPU, 0, UINT32_MAX), entity(FRAME_ENTITY_GPU_I, 0, UINT32_MAX),
+        entity(FRAME_ENTITY_GPU_CI, 1, 0),       entity(FRAME_ENTITY_SWITCH, 3, 0),
+        entity(FRAME_ENTITY_LINK, 0, 0),         entity(FRAME_ENTITY_LINK, 3, 0),
+        entity(FRAME_ENTITY_CPU, 6, 0),          entity(FRAME_ENTITY_CPU_CORE, 6, 0),
+        entity(FRAME_ENTITY_CPU_CORE, 6, 1),
+    };
+    list[1].instance_entity_id = 0;
+    list[1].slices = 1;
+    list[1].total_slices = 7;
+    list[1].gpu_instance_id = list[2].gpu_instance_id = 3;
     size_t start = frame_begin(wire, FRAME_ENTITIES);
     buf_add(wire, &head, sizeof(head));
-    buf_add(wire, list, sizeof(list));
+    buf_add(wire, list, head.count * sizeof(list[0]));
     frame_end(wire, start);
 }
 
@@ -136,13 +155,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
-    struct buf wire = BUF_INIT((1u << 20) + 4096);
-    if (data[0] & 1)
-        put_entities(&wire);
+    struct buf wire = BUF_INIT((1u << 20) + 8192);
+    if (data[0] & 3)
+        put_entities(&wire, data[0] & 2);
     buf_add(&wire, data + 2, size - 2);
     struct frame_reader reader;
     frame_reader_init(&reader);
     int rc = 0;
+    unsigned frames = 0;
     for (size_t at = 0; rc == 0 && at < wire.len;) {
         char *space;
         size_t room;
@@ -155,10 +175,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at += piece;
         struct frame frame;
         const char *what = NULL;
-        while ((rc = frame_reader_next(&reader, &frame, &what)) == 1)
+        while ((rc = frame_reader_next(&reader, &frame, &what)) == 1) {
             check_frame(&reader, &frame);
+            frames++;
+        }
         check(rc == 0 || what);
     }
+    check(!(data[0] & 3) || frames > 0); // the list at least
     check(reader.input.cap <= 2 * (wire.len + 8192));
     frame_reader_deinit(&reader);
     buf_deinit(&wire);

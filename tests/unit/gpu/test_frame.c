@@ -112,6 +112,36 @@ static struct frame_entity instance(uint32_t index, uint32_t parent, uint32_t gi
     };
 }
 
+// A switch or CPU (its own parent), or what hangs on one.
+static struct frame_entity part(enum frame_entity_kind kind, uint32_t parent, uint32_t id)
+{
+    return (struct frame_entity){
+        .kind = (uint8_t)kind,
+        .index = UINT32_MAX,
+        .parent = parent,
+        .minor = UINT32_MAX,
+        .gpu_instance_id = UINT32_MAX,
+        .instance_entity_id = UINT32_MAX,
+        .id = id,
+    };
+}
+
+static struct frame_entity gpu_link(uint32_t index, uint32_t parent, uint32_t id)
+{
+    struct frame_entity e = part(FRAME_ENTITY_LINK, parent, id);
+    e.index = index;
+    return e;
+}
+
+static struct frame_entity compute_instance(uint32_t index, uint32_t parent, uint32_t gi,
+                                            uint32_t id)
+{
+    struct frame_entity e = part(FRAME_ENTITY_GPU_CI, parent, id);
+    e.index = index;
+    e.gpu_instance_id = gi;
+    return e;
+}
+
 static void put_entities(struct fixture *f, uint32_t generation, const struct frame_entity *list,
                          uint32_t count)
 {
@@ -397,15 +427,13 @@ static void a_wrong_hello_is_refused(void **state)
 static void a_wrong_state_is_refused(void **state)
 {
     struct frame_state bad[] = {
-        {.code = FRAME_STATE_END},
-        {.xid_events_armed = 2},
-        {.kmsg_armed = 2},
-        {0},
+        {.code = FRAME_STATE_END}, {.xid_events_armed = 2}, {.kmsg_armed = 2}, {.paused = 2}, {0},
     };
-    const char *what[] = {"state: code", "state: flag", "state: flag", "state: length"};
+    const char *what[] = {"state: code", "state: flag", "state: flag", "state: flag",
+                          "state: length"};
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct fixture *fixture = fresh();
-        put(fixture, FRAME_STATE, &bad[i], sizeof(bad[i]) - (i == 3));
+        put(fixture, FRAME_STATE, &bad[i], sizeof(bad[i]) - (i == ARRAY_SIZE(bad) - 1));
         assert_refused(fixture, what[i]);
         done(fixture);
     }
@@ -448,6 +476,7 @@ static void a_wrong_entity_is_refused(void **state)
         {{gpu(0, 0), instance(0, UINT32_MAX, 1), gpu(1, 2)}, "entities: parent of an instance"},
         {{gpu(0, 0), instance(0, 1, 1), gpu(1, 2)}, "entities: parent of an instance"},
         {{gpu(0, 0), instance(1, 0, 1), gpu(1, 2)}, "entities: parent of an instance"},
+        {{gpu(0, 0), instance(0, 2, 1), gpu(0, 2)}, "entities: parent of an instance"}, // later
         {{gpu(0, 0), instance(0, 0, UINT32_MAX), gpu(1, 2)}, "entities: instance ids"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -490,6 +519,125 @@ static void each_enum_and_flag_of_an_entity_is_checked(void **state)
     (void)state;
 }
 
+// Two switches, a GPU with an instance and a compute instance, a CPU; the case hangs on one of
+// them.
+static int try_part(struct frame_entity e, const char **what)
+{
+    const struct frame_entity list[] = {
+        part(FRAME_ENTITY_SWITCH, 0, 3),
+        part(FRAME_ENTITY_SWITCH, 1, 4),
+        gpu(5, 2),
+        instance(5, 2, 7),
+        compute_instance(5, 3, 7, 0),
+        part(FRAME_ENTITY_CPU, 5, 0),
+        part(FRAME_ENTITY_LINK, 1, 17),
+        gpu_link(5, 2, 17),
+        part(FRAME_ENTITY_CPU_CORE, 5, 71),
+        e,
+    };
+    struct fixture *fixture = fresh();
+    struct frame out;
+    put_entities(fixture, 1, list, ARRAY_SIZE(list));
+    int rc = next(fixture, &out);
+    *what = rc < 0 ? fixture->what : NULL;
+    if (rc == 1)
+        assert_memory_equal(out.as.entities.list, list, sizeof(list));
+    done(fixture);
+    return rc;
+}
+
+static struct frame_entity with_gi(struct frame_entity e, uint32_t gi)
+{
+    e.gpu_instance_id = gi;
+    return e;
+}
+
+static struct frame_entity with_index(struct frame_entity e, uint32_t index)
+{
+    e.index = index;
+    return e;
+}
+
+static void a_part_hangs_on_what_it_can_hang_on_and_stands_once(void **state)
+{
+    (void)state;
+#define SW FRAME_ENTITY_SWITCH
+#define LINK FRAME_ENTITY_LINK
+#define CPU FRAME_ENTITY_CPU
+#define CORE FRAME_ENTITY_CPU_CORE
+    static const char parent[] = "entities: parent of a part", twice[] = "entities: a part twice",
+                      ids[] = "entities: ids of a part", gi[] = "entities: instance id of a part";
+    const struct {
+        struct frame_entity entity;
+        const char *what;
+    } cases[] = {
+        {part(SW, 9, 5), NULL},
+        {part(SW, 9, 4), twice},
+        {part(SW, 0, 5), parent},
+        {part(SW, UINT32_MAX, 5), parent},
+        {part(SW, 9, UINT32_MAX), ids},
+        {with_index(part(SW, 9, 5), 0), parent},
+        {with_gi(part(SW, 9, 5), 7), gi},
+        {part(CPU, 9, 1), NULL},
+        {part(CPU, 9, 0), twice},
+        {part(CPU, 5, 1), parent},
+        {with_index(part(CPU, 9, 1), 5), parent},
+        {part(LINK, 0, 17), NULL}, // the same number of another owner
+        {part(LINK, 1, 16), NULL},
+        {part(LINK, 1, 17), twice},
+        {gpu_link(5, 2, 0), NULL},
+        {gpu_link(5, 2, 17), twice},
+        {gpu_link(4, 2, 0), parent},
+        {part(LINK, 2, 0), parent}, // of a GPU, without its index
+        {gpu_link(5, 1, 0), parent},
+        {gpu_link(5, 3, 0), parent},
+        {part(LINK, 5, 0), parent},
+        {part(LINK, 8, 0), parent},
+        {part(LINK, 9, 0), parent},
+        {part(LINK, 10, 0), parent},
+        {part(LINK, UINT32_MAX, 0), parent},
+        {part(LINK, 1, UINT32_MAX), ids},
+        {with_gi(gpu_link(5, 2, 0), 7), gi},
+        {part(CORE, 5, 0), NULL},
+        {part(CORE, 5, 71), twice},
+        {part(CORE, 2, 0), parent},
+        {part(CORE, 8, 0), parent},
+        {part(CORE, 9, 0), parent},
+        {with_index(part(CORE, 5, 0), 5), parent},
+        {compute_instance(5, 3, 7, 1), NULL},
+        {compute_instance(5, 3, 7, 0), twice},
+        {compute_instance(5, 3, 6, 1), parent},
+        {compute_instance(4, 3, 7, 1), parent},
+        {compute_instance(5, 2, 7, 1), parent},
+        {compute_instance(5, 4, 7, 1), parent},
+        {compute_instance(5, 3, UINT32_MAX, 1), gi},
+        {compute_instance(5, 3, 7, UINT32_MAX), ids},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *what;
+        int rc = try_part(cases[i].entity, &what);
+        if (rc != (cases[i].what ? -EPROTO : 1))
+            fail_msg("case %zu: %d, %s", i, rc, what ? what : "taken");
+        if (cases[i].what)
+            assert_string_equal(what, cases[i].what);
+    }
+}
+
+static void parts_have_no_slices_mig_mode_or_instance_entity_id(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct frame_entity e = part(LINK, 1, 3);
+        const char *what;
+        e.instance_entity_id = i == 1 ? 0 : e.instance_entity_id;
+        e.slices = i == 2;
+        e.mig_enabled = i == 3;
+        assert_int_equal(try_part(e, &what), i == 0 ? 1 : -EPROTO);
+        if (i > 0)
+            assert_string_equal(what, "entities: ids of a part");
+    }
+}
+
 static void slices_never_pass_the_board(void **state)
 {
     struct fixture *f = *state;
@@ -528,25 +676,36 @@ static void counts_that_do_not_add_up_are_refused(void **state)
 {
     (void)state;
     static const uint32_t counts[] = {0, 2, 3, UINT32_MAX, UINT32_MAX / 24, 0x0aaaaaab, 0x80000001};
+#define HEAD(t) sizeof(struct t), offsetof(struct t, count)
+    static const struct {
+        enum frame_type type;
+        size_t head, place, each;
+        const char *what;
+    } types[] = {
+        {FRAME_ENTITIES, HEAD(frame_entities), sizeof(struct frame_entity), "entities: length"},
+        {FRAME_SAMPLE, HEAD(frame_sample), sizeof(struct frame_record), "sample: length"},
+        {FRAME_EVENTS, HEAD(frame_events), sizeof(struct frame_event), "events: length"},
+        {FRAME_WATCH, HEAD(frame_watch), sizeof(uint16_t), "watch: length"},
+        {FRAME_HEALTH, HEAD(frame_health), sizeof(struct frame_verdict), "health: length"},
+        {FRAME_PEERS, HEAD(frame_peers), sizeof(struct frame_peer), "peers: length"},
+    };
     for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
-        enum frame_type types[] = {FRAME_ENTITIES, FRAME_SAMPLE, FRAME_EVENTS, FRAME_WATCH};
-        size_t heads[] = {sizeof(struct frame_entities), sizeof(struct frame_sample),
-                          sizeof(struct frame_events), sizeof(struct frame_watch)};
-        size_t eachs[] = {sizeof(struct frame_entity), sizeof(struct frame_record),
-                          sizeof(struct frame_event), sizeof(uint16_t)};
-        size_t places[] = {
-            offsetof(struct frame_entities, count), offsetof(struct frame_sample, count),
-            offsetof(struct frame_events, count), offsetof(struct frame_watch, count)};
-        const char *what[] = {"entities: length", "sample: length", "events: length",
-                              "watch: length"};
         for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
             char payload[4096] = {0};
-            memcpy(payload + places[t], &counts[i], sizeof(counts[i]));
+            memcpy(payload + types[t].place, &counts[i], sizeof(counts[i]));
             struct fixture *fixture = fresh();
-            put(fixture, types[t], payload, heads[t] + eachs[t]); // room for exactly one
-            assert_refused(fixture, what[t]);
+            // Room for exactly one.
+            put(fixture, types[t].type, payload, types[t].head + types[t].each);
+            assert_refused(fixture, types[t].what);
             done(fixture);
         }
+    }
+    for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
+        const char payload[256] = {0};
+        struct fixture *fixture = fresh();
+        put(fixture, types[t].type, payload, types[t].head - 1);
+        assert_refused(fixture, types[t].what);
+        done(fixture);
     }
 }
 
@@ -726,6 +885,204 @@ static void events_name_a_gpu_and_nothing_else(void **state)
     }
 }
 
+// --- Health, peers, control ---
+
+static int put_health(struct fixture *f, uint32_t generation, const struct frame_verdict *list,
+                      uint32_t count, struct frame *out)
+{
+    const struct frame_health head = {.generation = generation, .count = count, .taken_ns = 5};
+    size_t start = frame_begin(&f->wire, FRAME_HEALTH);
+    buf_add(&f->wire, &head, sizeof(head));
+    buf_add(&f->wire, list, count * sizeof(*list));
+    frame_end(&f->wire, start);
+    return next(f, out);
+}
+
+static int put_peers(struct fixture *f, uint32_t generation, const struct frame_peer *list,
+                     uint32_t count, struct frame *out)
+{
+    const struct frame_peers head = {.generation = generation, .count = count, .taken_ns = 5};
+    size_t start = frame_begin(&f->wire, FRAME_PEERS);
+    buf_add(&f->wire, &head, sizeof(head));
+    buf_add(&f->wire, list, count * sizeof(*list));
+    frame_end(&f->wire, start);
+    return next(f, out);
+}
+
+// 0 a switch, 1 a GPU, 2 its instance, 3 another GPU; generation 1.
+static void mixed(struct fixture *f)
+{
+    const struct frame_entity list[] = {part(SW, 0, 0), gpu(0, 1), instance(0, 1, 1), gpu(1, 3)};
+    struct frame out;
+    put_entities(f, 1, list, ARRAY_SIZE(list));
+    assert_int_equal(next(f, &out), 1);
+}
+
+static void a_verdict_is_on_a_gpu_and_one_system(void **state)
+{
+    (void)state;
+    const struct {
+        struct frame_verdict verdict;
+        const char *what;
+    } cases[] = {
+        {{1, 1, 10, 0}, NULL},
+        {{3, 1u << 31, 20, UINT32_MAX}, NULL},
+        {{1, UINT32_MAX, 20, 97}, NULL},
+        {{0, 1, 10, 0}, "health: entity"}, // a switch
+        {{2, 1, 10, 0}, "health: entity"}, // an instance
+        {{4, 1, 10, 0}, "health: entity"},
+        {{UINT32_MAX, 1, 10, 0}, "health: entity"},
+        {{1, 0, 10, 0}, "health: system"},
+        {{1, 3, 10, 0}, "health: system"},
+        {{1, 0x7fffffff, 10, 0}, "health: system"},
+        {{1, 1, 0, 0}, "health: result"},
+        {{1, 1, 11, 0}, "health: result"},
+        {{1, 1, 30, 0}, "health: result"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct fixture *fixture = fresh();
+        struct frame out;
+        mixed(fixture);
+        int rc = put_health(fixture, 1, &cases[i].verdict, 1, &out);
+        assert_int_equal(rc, cases[i].what ? -EPROTO : 1);
+        if (cases[i].what)
+            assert_string_equal(fixture->what, cases[i].what);
+        else
+            assert_memory_equal(out.as.health.list, &cases[i].verdict, sizeof(cases[i].verdict));
+        done(fixture);
+    }
+}
+
+static void peers_are_gpus(void **state)
+{
+    (void)state;
+    const struct {
+        struct frame_peer peer;
+        const char *what;
+    } cases[] = {
+        {{1, 3, 0, 0}, NULL},
+        {{3, 1, 6, 0}, NULL},
+        {{1, 3, 99, 0}, NULL}, // a later driver's: shown as unknown
+        {{0, 3, 0, 0}, "peers: entity"},
+        {{1, 2, 0, 0}, "peers: entity"},
+        {{1, 4, 0, 0}, "peers: entity"},
+        {{UINT32_MAX, 1, 0, 0}, "peers: entity"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct fixture *fixture = fresh();
+        struct frame out;
+        mixed(fixture);
+        int rc = put_peers(fixture, 1, &cases[i].peer, 1, &out);
+        assert_int_equal(rc, cases[i].what ? -EPROTO : 1);
+        if (cases[i].what)
+            assert_string_equal(fixture->what, cases[i].what);
+        else
+            assert_memory_equal(out.as.peers.list, &cases[i].peer, sizeof(cases[i].peer));
+        done(fixture);
+    }
+}
+
+static void health_and_peers_have_their_ceilings(void **state)
+{
+    (void)state;
+    const uint32_t most_peers = LIMIT_GPUS * LIMIT_GPUS;
+    struct frame_verdict *verdicts = calloc(LIMIT_VERDICTS + 1, sizeof(*verdicts));
+    struct frame_peer *peers = calloc(most_peers + 1, sizeof(*peers));
+    assert_true(verdicts && peers);
+    for (uint32_t i = 0; i <= LIMIT_VERDICTS; i++)
+        verdicts[i] = (struct frame_verdict){1, 1, 10, i};
+    for (uint32_t i = 0; i <= most_peers; i++)
+        peers[i] = (struct frame_peer){1, 3, 0, 0};
+    for (int over = -1; over <= 1; over++) {
+        struct fixture *fixture = fresh();
+        struct frame out;
+        mixed(fixture);
+        int rc = put_health(fixture, 1, verdicts, (uint32_t)(LIMIT_VERDICTS + over), &out);
+        assert_int_equal(rc, over > 0 ? -EPROTO : 1);
+        if (over > 0)
+            assert_string_equal(fixture->what, "health: length");
+        done(fixture);
+        fixture = fresh();
+        mixed(fixture);
+        rc = put_peers(fixture, 1, peers, (uint32_t)((int)most_peers + over), &out);
+        assert_int_equal(rc, over > 0 ? -EPROTO : 1);
+        if (over > 0)
+            assert_string_equal(fixture->what, "peers: length");
+        done(fixture);
+    }
+    free(verdicts);
+    free(peers);
+}
+
+static void health_and_peers_of_another_generation_come_empty(void **state)
+{
+    struct fixture *f = *state;
+    const struct frame_verdict far_verdict = {999, 0, 7, 0};
+    const struct frame_peer far_peer = {999, 999, 0, 0};
+    struct frame out;
+    mixed(f);
+    assert_int_equal(put_health(f, 2, &far_verdict, 1, &out), 1);
+    assert_int_equal(out.as.health.head->count, 0);
+    assert_int_equal(put_peers(f, 2, &far_peer, 1, &out), 1);
+    assert_int_equal(out.as.peers.head->count, 0);
+    assert_int_equal(put_peers(f, 1, NULL, 0, &out), 1); // the next begins where it should
+}
+
+static void a_control_is_a_known_command_of_its_length(void **state)
+{
+    (void)state;
+    const struct {
+        enum frame_type type;
+        size_t bytes;
+        uint32_t command;
+        const char *what;
+    } cases[] = {
+        {FRAME_CONTROL, 8, FRAME_COMMAND_PAUSE, NULL},
+        {FRAME_CONTROL, 8, FRAME_COMMAND_RESUME, NULL},
+        {FRAME_CONTROL, 8, 0, "control: command"},
+        {FRAME_CONTROL, 8, FRAME_COMMAND_END, "control: command"},
+        {FRAME_CONTROL, 8, UINT32_MAX, "control: command"},
+        {FRAME_CONTROL, 7, FRAME_COMMAND_PAUSE, "control: length"},
+        {FRAME_CONTROL, 9, FRAME_COMMAND_PAUSE, "control: length"},
+        {FRAME_CONTROL_DONE, 128, 0, NULL},
+        {FRAME_CONTROL_DONE, 127, 0, "control done: length"},
+        {FRAME_CONTROL_DONE, 129, 0, "control done: length"},
+    };
+    assert_int_equal(sizeof(struct frame_control_done), 128);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char payload[256] = {0};
+        memcpy(payload, &cases[i].command, sizeof(cases[i].command));
+        struct fixture *fixture = fresh();
+        struct frame out;
+        put(fixture, cases[i].type, payload, cases[i].bytes);
+        assert_int_equal(next(fixture, &out), cases[i].what ? -EPROTO : 1);
+        if (cases[i].what)
+            assert_string_equal(fixture->what, cases[i].what);
+        done(fixture);
+    }
+}
+
+static void the_answer_to_a_control_and_the_engine_are_made_text(void **state)
+{
+    struct fixture *f = *state;
+    struct frame_control_done answer = {.number = 7, .code = INT32_MIN};
+    struct frame_state st = {.code = FRAME_STATE_FAILED, .profiling_code = -37, .paused = 1};
+    struct frame out;
+    memset(answer.text, 0xff, sizeof(answer.text));
+    memset(st.engine, 0xff, sizeof(st.engine));
+    put(f, FRAME_CONTROL_DONE, &answer, sizeof(answer));
+    put(f, FRAME_STATE, &st, sizeof(st));
+    assert_int_equal(next(f, &out), 1);
+    assert_int_equal(out.as.control_done->number, 7);
+    assert_int_equal(out.as.control_done->code, INT32_MIN);
+    assert_int_equal(strspn(out.as.control_done->text, "?"), 119);
+    assert_int_equal(strlen(out.as.control_done->text), 119);
+    assert_int_equal(next(f, &out), 1);
+    assert_int_equal(out.as.state->profiling_code, -37);
+    assert_int_equal(strspn(out.as.state->engine, "?"), 127);
+    assert_int_equal(strlen(out.as.state->engine), 127);
+}
+
 static void event_text_is_terminated(void **state)
 {
     struct fixture *f = *state;
@@ -807,6 +1164,8 @@ int main(void)
         TEST(text_is_terminated_and_made_utf8),
         TEST(a_wrong_entity_is_refused),
         TEST(each_enum_and_flag_of_an_entity_is_checked),
+        TEST(a_part_hangs_on_what_it_can_hang_on_and_stands_once),
+        TEST(parts_have_no_slices_mig_mode_or_instance_entity_id),
         TEST(slices_never_pass_the_board),
         TEST(as_many_entities_as_the_limit_and_no_more),
         TEST(counts_that_do_not_add_up_are_refused),
@@ -821,6 +1180,12 @@ int main(void)
         TEST(a_refused_list_leaves_the_one_before),
         TEST(events_name_a_gpu_and_nothing_else),
         TEST(event_text_is_terminated),
+        TEST(a_verdict_is_on_a_gpu_and_one_system),
+        TEST(peers_are_gpus),
+        TEST(health_and_peers_have_their_ceilings),
+        TEST(health_and_peers_of_another_generation_come_empty),
+        TEST(a_control_is_a_known_command_of_its_length),
+        TEST(the_answer_to_a_control_and_the_engine_are_made_text),
         TEST(a_watch_has_periods_and_ascending_ids),
         TEST(every_code_has_a_name_of_its_own),
     };
