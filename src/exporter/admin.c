@@ -17,18 +17,19 @@ struct admin {
     struct http_server *server;
     int (*command)(void *user, enum admin_command command, struct error *err);
     void *user;
+    struct http_deferred *waiting; // a client, or NULL
 };
 
 struct admin_route {
     const char *path;
     enum admin_command command;
-    bool is_there;
+    bool may_wait;
 };
 
 static const struct admin_route routes[] = {
-    {"/-/reload", ADMIN_RELOAD, true}, {"/-/release", ADMIN_RELEASE, true},
-    {"/-/attach", ADMIN_ATTACH, true}, {"/-/pause", 0, false},
-    {"/-/resume", 0, false},
+    {"/-/reload", ADMIN_RELOAD, false}, {"/-/release", ADMIN_RELEASE, false},
+    {"/-/attach", ADMIN_ATTACH, false}, {"/-/pause", ADMIN_PAUSE, true},
+    {"/-/resume", ADMIN_RESUME, true},
 };
 
 // --- Requests ---
@@ -61,7 +62,17 @@ static const struct admin_route *route_find(struct sv path)
 static void run_command(struct admin *a, struct http_request *r, const struct admin_route *route)
 {
     struct error err = ERROR_INIT;
+    if (route->may_wait && a->waiting) {
+        reply(r, 409, "another request like it is under way");
+        return;
+    }
     int result = a->command(a->user, route->command, &err);
+    if (result == ADMIN_LATER) {
+        a->waiting = http_defer(r);
+        if (!a->waiting)
+            reply(r, 409, "out of memory");
+        return;
+    }
     log_info("admin request", LOG_STR("path", route->path), LOG_BOOL("done", result == 0));
     if (result == 0) {
         reply(r, 200, "ok");
@@ -81,8 +92,6 @@ static void handle(void *user, struct http_request *r)
         http_reply_text(r, 405, SV("use POST\n"), &allow, 1);
     else if (is_from_web_page(r))
         reply(r, 403, "not for web pages");
-    else if (!route->is_there)
-        reply(r, 409, "needs the DCGM source");
     else
         run_command(user, r, route);
 }
@@ -144,10 +153,22 @@ unsigned admin_port(const struct admin *a)
     return http_server_port(a->server);
 }
 
+void admin_finish(struct admin *a, int result, const char *reason)
+{
+    if (!a || !a->waiting)
+        return;
+    char line[640];
+    (void)snprintf(line, sizeof(line), "%s\n", result == 0 ? "ok" : reason);
+    log_info("admin request", LOG_STR("answer", result == 0 ? "ok" : reason),
+             LOG_BOOL("done", result == 0));
+    http_deferred_reply(TAKE_PTR(a->waiting), result == 0 ? 200 : 409, sv_from(line));
+}
+
 void admin_free(struct admin *a)
 {
     if (!a)
         return;
+    admin_finish(a, -ESHUTDOWN, "the exporter ends");
     http_server_free(a->server);
     free(a);
 }

@@ -212,8 +212,11 @@ static int on_admin(void *user, enum admin_command command, struct error *err)
         inventory_forget_absent(
             &a->inventory); // GPUs taken out while it was released are no evidence
         return 0;
+    case ADMIN_PAUSE:
+    case ADMIN_RESUME:
+        break;
     }
-    return error_set(err, -ENOSYS, "needs the DCGM source");
+    return error_set(err, -ENOSYS, "DCGM is not in use");
 }
 
 // --- construction ---

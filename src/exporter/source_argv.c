@@ -46,5 +46,7 @@ void source_argv_set(struct source_argv *a, const struct source_program *program
     a->kmsg_after[num_print_u64(a->kmsg_after, program->kmsg_after)] = '\0';
     if (program->kmsg_after > 0)
         add_option(a, "--kmsg-after", a->kmsg_after);
+    for (size_t i = 0; program->extra && program->extra[i] && i < SOURCE_EXTRA_MAX; i++)
+        add(a, program->extra[i]);
     a->words[a->count] = NULL;
 }

@@ -30,9 +30,11 @@ struct source_helper {
     struct loop_fd *watch;
     const struct frame_call_page *page;
     struct frame_reader reader;
-    struct buf out; // the WATCH being written
+    struct buf out; // what is being written: a WATCH or controls
     size_t out_sent;
+    bool out_is_control;
     struct buf next;       // the WATCH after it
+    struct buf controls;   // CONTROL frames, after that
     uint64_t out_since_ns; // when out began to wait
     uint64_t started_ns;
     uint64_t closed_ns; // when the child closed its end, 0 not
@@ -61,6 +63,7 @@ static void destroy(struct source_helper *h)
     frame_reader_deinit(&h->reader);
     buf_deinit(&h->out);
     buf_deinit(&h->next);
+    buf_deinit(&h->controls);
     free(h);
 }
 
@@ -220,11 +223,24 @@ static void read_frames(struct source_helper *h, bool to_end)
     }
 }
 
-// --- WATCH ---
+// --- WATCH, CONTROL ---
 
 static bool is_sending(const struct source_helper *h)
 {
     return h->out_sent < h->out.len;
+}
+
+// What waits takes the place of what was written.
+static void take_next(struct source_helper *h)
+{
+    h->out_is_control = h->next.len == 0;
+    struct buf *waiting = h->out_is_control ? &h->controls : &h->next;
+    struct buf done = h->out;
+    h->out = *waiting;
+    *waiting = done;
+    buf_reset(waiting);
+    h->out_sent = 0;
+    h->out_since_ns = clock_mono_ns();
 }
 
 static void send_out(struct source_helper *h)
@@ -237,14 +253,8 @@ static void send_out(struct source_helper *h)
         if (n < 0)
             break; // full, or the child is going: its end will be told
         h->out_sent += (size_t)n;
-        if (is_sending(h) || h->next.len == 0)
-            continue;
-        struct buf done = h->out;
-        h->out = h->next;
-        h->next = done;
-        buf_reset(&h->next);
-        h->out_sent = 0;
-        h->out_since_ns = clock_mono_ns();
+        if (!is_sending(h))
+            take_next(h);
     }
     if (h->watch)
         loop_fd_set(h->watch, is_sending(h) ? LOOP_READABLE | LOOP_WRITABLE : LOOP_READABLE);
@@ -252,7 +262,7 @@ static void send_out(struct source_helper *h)
 
 int source_helper_send_watch(struct source_helper *h, struct sv frame)
 {
-    bool begun = is_sending(h) && h->out_sent > 0;
+    bool begun = is_sending(h) && (h->out_sent > 0 || h->out_is_control);
     struct buf *b = begun ? &h->next : &h->out;
     struct buf fresh = BUF_INIT(b->max);
     buf_add_sv(&fresh, frame);
@@ -265,8 +275,23 @@ int source_helper_send_watch(struct source_helper *h, struct sv frame)
         h->out_since_ns = clock_mono_ns();
     buf_deinit(b);
     *b = fresh;
-    if (!begun)
+    if (!begun) {
         h->out_sent = 0;
+        h->out_is_control = false;
+    }
+    send_out(h);
+    return 0;
+}
+
+int source_helper_send_control(struct source_helper *h, struct sv frame)
+{
+    if (h->controls.len + frame.len > SOURCE_CONTROLS * frame.len)
+        return -EBUSY;
+    buf_add_sv(&h->controls, frame);
+    if (h->controls.error)
+        return h->controls.error;
+    if (!is_sending(h))
+        take_next(h);
     send_out(h);
     return 0;
 }
@@ -442,7 +467,7 @@ int source_helper_new(struct loop *l, const struct source_helper_config *config,
     h->events = config->events;
     h->user = config->user;
     h->fd = -1;
-    h->out = h->next = BUF_INIT(LIMIT_FRAME_BYTES);
+    h->out = h->next = h->controls = BUF_INIT(LIMIT_FRAME_BYTES);
     h->started_ns = clock_mono_ns();
     frame_reader_init(&h->reader);
     int r = spawn(l, h, config->argv);

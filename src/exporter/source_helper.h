@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One podgpu-source process: spawn, socket, call page, frames in, WATCH out. What its troubles mean
-// is decided by its owner, source_process.c.
+// One podgpu-source process: spawn, socket, call page, frames in, WATCH and CONTROL out. What its
+// troubles mean is decided by its owner, source_process.c.
 #pragma once
 
 #include "base/error.h"
@@ -31,6 +31,11 @@ int must_use source_helper_new(struct loop *l, const struct source_helper_config
 // An encoded WATCH frame. One that is still waiting unsent is replaced. 0, -ENOMEM (the one before
 // stays).
 int must_use source_helper_send_watch(struct source_helper *h, struct sv frame);
+
+// An encoded CONTROL frame, sent once, behind what waits. 0; -EBUSY when SOURCE_CONTROLS of them
+// wait; -ENOMEM.
+#define SOURCE_CONTROLS 4
+int must_use source_helper_send_control(struct source_helper *h, struct sv frame);
 
 enum source_trouble {
     SOURCE_TROUBLE_NONE,

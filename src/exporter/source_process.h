@@ -23,9 +23,10 @@ struct source_process_timing {
 
 struct source_process_config {
     const char *path;          // of podgpu-source
-    const char *source;        // "nvml"
-    const char *library;       // --nvml-library, NULL or "": search
+    const char *source;        // "nvml" or "dcgm"
+    const char *library;       // --nvml-library, --dcgm-library; NULL or "": search
     const char *kmsg_path;     // "/dev/kmsg"; "": none
+    const char *const *extra;  // further words of its command line, ended by NULL; NULL: none
     bool log_json, log_debug;  // how the helper logs to our stderr
     uint64_t call_deadline_ns; // 10 s
     // Frames as they come; borrowed during the call. HELLO is not passed on.
@@ -64,6 +65,11 @@ int must_use source_process_new(struct loop *l, const struct source_process_conf
 // What to sample; sent at once and again to every new helper. Copied. 0, -ENOMEM.
 int must_use source_process_watch(struct source_process *s, const struct frame_watch *watch,
                                   const uint16_t *field_ids);
+// Something to do once, told to the running helper; its answer comes as a CONTROL_DONE frame with
+// this number, or never. 0; -ENOTCONN when none runs; -EBUSY when it does not take what it was told
+// before; -ENOMEM.
+int must_use source_process_control(struct source_process *s, enum frame_command command,
+                                    uint32_t number);
 // release: ends the helper and starts none. Returns when it is gone, but waits 100 ms a process at
 // most (then stats.zombies tells). 0, -EALREADY. attach: starts one; GPUs skipped before are asked
 // again. 0, -EALREADY.

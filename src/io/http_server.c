@@ -216,6 +216,16 @@ static void handle_request(struct http_request *r)
     assert(r->is_answered);
 }
 
+// libmicrohttpd asks again.
+static void answer_late(struct http_conn *c)
+{
+    char *text = TAKE_PTR(c->late_text);
+    if (text)
+        answer_text(&c->request, c->status, sv_from(text), NULL, 0, false);
+    c->request.has_failed = c->request.has_failed || !text;
+    free(text);
+}
+
 static struct http_conn *conn_of(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
@@ -237,6 +247,8 @@ static enum MHD_Result request_arrived(void *user, struct MHD_Connection *mhd, c
         begin_request(c, method, url, version);
     } else if (c->phase == CONN_COMPRESSING) {
         c->request.has_failed = http_body_resume(c) < 0;
+    } else if (c->phase == CONN_DEFERRED) {
+        answer_late(c);
     } else {
         handle_request(&c->request);
     }
@@ -484,7 +496,7 @@ static void resume_all(struct http_server *s)
     // libmicrohttpd must not be stopped with a connection suspended.
     for (size_t i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
         struct http_conn *c = &s->conns[i];
-        if (c->phase == CONN_CHECKING || c->phase == CONN_COMPRESSING)
+        if (c->phase == CONN_CHECKING || c->phase == CONN_COMPRESSING || c->deferred)
             MHD_resume_connection(c->mhd);
     }
 }
@@ -552,4 +564,45 @@ void http_reply_text(struct http_request *r, unsigned status, struct sv text,
 {
     assert(!r->is_answered);
     answer_text(r, status, text, headers, header_count, false);
+}
+
+// --- Answers that are put off ---
+
+struct http_deferred {
+    struct http_conn *conn; // NULL: gone
+};
+
+struct http_deferred *http_defer(struct http_request *r)
+{
+    assert(!r->is_answered);
+    struct http_conn *c = r->conn;
+    c->deferred = calloc(1, sizeof(*c->deferred));
+    if (!c->deferred)
+        return NULL;
+    c->deferred->conn = c;
+    r->is_answered = true;
+    http_conn_set_phase(c, CONN_DEFERRED);
+    MHD_suspend_connection(c->mhd);
+    return c->deferred;
+}
+
+void http_deferred_forget(struct http_conn *c)
+{
+    if (c->deferred)
+        c->deferred->conn = NULL;
+    c->deferred = NULL;
+    free(TAKE_PTR(c->late_text));
+}
+
+void http_deferred_reply(struct http_deferred *d, unsigned status, struct sv text)
+{
+    struct http_conn *c = d->conn;
+    free(d);
+    if (!c)
+        return;
+    c->deferred = NULL;
+    c->status = status;
+    c->late_text = sv_dup(text); // without memory the connection is closed
+    MHD_resume_connection(c->mhd);
+    http_server_run_later(c->server);
 }

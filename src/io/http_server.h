@@ -39,15 +39,22 @@ struct http_header {
     const char *value;
 };
 
-// Each request must be answered once, in the handler. gzip is used when the client asks for it and
-// the body is over 1 KiB; it is made once per body, on the pool over 1 MiB (a reply with extra
-// headers doesn't wait for that and goes out as it is). HEAD gets headers only. Extra headers are
-// copied; a Content-Type among them takes the place of the body's.
+// Each request must be answered once, in the handler, or put off there. gzip is used when the
+// client asks for it and the body is over 1 KiB; it is made once per body, on the pool over 1 MiB
+// (a reply with extra headers doesn't wait for that and goes out as it is). HEAD gets headers only.
+// Extra headers are copied; a Content-Type among them takes the place of the body's.
 void http_reply(struct http_request *r, unsigned status, struct http_body *body,
                 const struct http_header *headers, size_t header_count);
 // A small text answer, copied: "text/plain; charset=utf-8".
 void http_reply_text(struct http_request *r, unsigned status, struct sv text,
                      const struct http_header *headers, size_t header_count);
+
+// Puts the answer off, for as long as whoever does so bounds: the connection waits. NULL: no
+// memory, answer now.
+struct http_deferred;
+struct http_deferred *http_defer(struct http_request *r);
+// The answer, copied; once, also when the client or the server is gone, and frees d.
+void http_deferred_reply(struct http_deferred *d, unsigned status, struct sv text);
 
 // --- Server ---
 struct http_server_config {

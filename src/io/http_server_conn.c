@@ -74,6 +74,7 @@ void http_conn_closed(struct http_conn *c)
         s->shut--;
     s->stats.bad_requests += c->tls_peer.is_plain;
     http_body_release(c);
+    http_deferred_forget(c);
     web_state_unref(c->tls_state);
     *c = (struct http_conn){0};
     s->stats.open--;
@@ -124,6 +125,7 @@ static bool is_past_deadline(const struct http_conn *c, uint64_t now_ns)
     case CONN_FREE:
     case CONN_CHECKING: // bounded by the pool's work
     case CONN_COMPRESSING:
+    case CONN_DEFERRED: // by whoever put it off
         return false;
     case CONN_OPENING:
         limit_ms = LIMIT_HTTP_HEADERS_MS;
@@ -183,7 +185,7 @@ static bool is_better_victim(const struct http_conn *c, const struct http_conn *
 {
     // Kept alive for later, before not yet asking, before being answered; among equals the longest.
     static const unsigned char rank[] = {
-        [CONN_FREE] = 0,    [CONN_CHECKING] = 0, [CONN_COMPRESSING] = 0,
+        [CONN_FREE] = 0,    [CONN_CHECKING] = 0, [CONN_COMPRESSING] = 0, [CONN_DEFERRED] = 0,
         [CONN_SENDING] = 1, [CONN_OPENING] = 2,  [CONN_IDLE] = 3,
     };
     if (!than || rank[c->phase] != rank[than->phase])

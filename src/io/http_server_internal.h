@@ -60,6 +60,7 @@ enum conn_phase {
     CONN_IDLE,        // between requests
     CONN_CHECKING,    // suspended: a password is being checked
     CONN_COMPRESSING, // suspended: its body is being compressed
+    CONN_DEFERRED,    // suspended: its answer was put off
     CONN_SENDING,
 };
 
@@ -101,7 +102,9 @@ struct http_conn {
     // The body that is sent or compressed for it, and its neighbours there.
     struct http_body *body;
     struct http_conn *body_previous, *body_next;
-    unsigned status; // of the reply that waits for the body
+    unsigned status;                // of the reply that waits for the body
+    struct http_deferred *deferred; // NULL: none, or answered
+    char *late_text;                // the answer that was put off; owned
     // The password check it waits for, and its outcome.
     struct http_conn *check_next;
     bool is_checked;
@@ -198,6 +201,7 @@ int http_listen(struct http_server *s, const char *address, struct error *err);
 int http_listen_systemd(struct http_server *s, struct error *err);
 void http_listen_stop(struct http_server *s);
 // http_body.c
+void http_deferred_forget(struct http_conn *c); // it goes away
 // Queues the body on c, or suspends c until it is compressed. 0 or -ENOMEM.
 int http_body_send(struct http_body *b, struct http_conn *c, unsigned status, bool wants_gzip,
                    const struct http_header *headers, size_t header_count);

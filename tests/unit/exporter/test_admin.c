@@ -34,13 +34,24 @@ struct fixture {
     enum admin_command command;
     int result;
     char reason[128];
+    // How a command that is put off ends
+    struct loop_timer *finish;
+    int late_result;
 };
+
+static void on_finish(void *user)
+{
+    struct fixture *f = user;
+    admin_finish(f->admin, f->late_result, "profiling is in use");
+}
 
 static int on_command(void *user, enum admin_command command, struct error *err)
 {
     struct fixture *f = user;
     f->calls++;
     f->command = command;
+    if (f->result == ADMIN_LATER)
+        loop_timer_set(f->finish, 20 * NS_PER_MS, 0);
     if (f->result < 0 && f->reason[0])
         return error_set_at(err, f->result, "counters.csv", 3, 7, "%s", f->reason);
     return f->result;
@@ -118,6 +129,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof(*f));
     assert_int_equal(loop_new(&f->loop), 0);
     assert_int_equal(loop_timer_new(f->loop, on_late, f, &f->late), 0);
+    assert_int_equal(loop_timer_new(f->loop, on_finish, f, &f->finish), 0);
     struct error err = ERROR_INIT;
     assert_int_equal(start(f, "127.0.0.1:0", &err), 0);
     *state = f;
@@ -129,6 +141,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
     admin_free(f->admin);
     loop_timer_free(f->late);
+    loop_timer_free(f->finish);
     loop_free(f->loop);
     free(f);
     return 0;
@@ -142,8 +155,11 @@ static void each_path_is_its_command(void **state)
     static const struct {
         const char *path;
         enum admin_command command;
-    } cases[] = {
-        {"/-/reload", ADMIN_RELOAD}, {"/-/release", ADMIN_RELEASE}, {"/-/attach", ADMIN_ATTACH}};
+    } cases[] = {{"/-/reload", ADMIN_RELOAD},
+                 {"/-/release", ADMIN_RELEASE},
+                 {"/-/attach", ADMIN_ATTACH},
+                 {"/-/pause", ADMIN_PAUSE},
+                 {"/-/resume", ADMIN_RESUME}};
     for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
         assert_answer(ask(f, "POST", cases[i].path, ""), 200, "ok\n");
         assert_int_equal(f->calls, i + 1);
@@ -163,12 +179,74 @@ static void a_refusal_is_409_with_its_reason(void **state)
     assert_answer(ask(f, "POST", "/-/reload", ""), 409, "failed\n");
 }
 
-static void pause_and_resume_need_dcgm(void **state)
+static void an_answer_may_come_later(void **state)
 {
     struct fixture *f = *state;
-    assert_answer(ask(f, "POST", "/-/pause", ""), 409, "needs the DCGM source\n");
-    assert_answer(ask(f, "POST", "/-/resume", ""), 409, "needs the DCGM source\n");
-    assert_int_equal(f->calls, 0);
+    f->result = ADMIN_LATER;
+    for (unsigned i = 0; i < 3; i++) {
+        f->late_result = 0;
+        assert_answer(ask(f, "POST", "/-/pause", ""), 200, "ok\n");
+        f->late_result = -EBUSY;
+        assert_answer(ask(f, "POST", "/-/resume", ""), 409, "profiling is in use\n");
+    }
+    assert_int_equal(f->calls, 6);
+    on_finish(f); // nobody waits
+}
+
+static void take_turn(void *user)
+{
+    struct fixture *f = user;
+    loop_stop(f->loop, f->calls > 0 ? 1 : 0);
+}
+
+// A client whose request waits, without reading.
+static int ask_and_leave(struct fixture *f, const char *path)
+{
+    const struct sockaddr_in a = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)admin_port(f->admin)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(client, (const struct sockaddr *)&a, sizeof(a)), 0);
+    char request[128];
+    int len = snprintf(request, sizeof(request), "POST %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    assert_int_equal(send(client, request, (size_t)len, MSG_NOSIGNAL), len);
+    struct loop_timer *turn;
+    assert_int_equal(loop_timer_new(f->loop, take_turn, f, &turn), 0);
+    for (unsigned i = 0; i < 2000 && f->calls == 0; i++) {
+        loop_timer_set(turn, 5 * NS_PER_MS, 0);
+        (void)loop_run(f->loop);
+    }
+    assert_int_equal(f->calls, 1);
+    loop_timer_free(turn);
+    return client;
+}
+
+static void one_request_waits_and_another_like_it_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    f->result = ADMIN_LATER;
+    int client = ask_and_leave(f, "/-/pause");
+    loop_timer_stop(f->finish);
+    assert_answer(ask(f, "POST", "/-/resume", ""), 409, "another request like it is under way\n");
+    f->result = 0;
+    assert_answer(ask(f, "POST", "/-/reload", ""), 200, "ok\n"); // the loop goes on
+    close(client);
+    on_finish(f); // the client has gone
+    f->calls = 0;
+    f->result = ADMIN_LATER;
+    assert_answer(ask(f, "POST", "/-/resume", ""), 200, "ok\n");
+}
+
+static void a_request_that_waits_does_not_hold_up_the_end(void **state)
+{
+    struct fixture *f = *state;
+    f->result = ADMIN_LATER;
+    int client = ask_and_leave(f, "/-/pause");
+    loop_timer_stop(f->finish);
+    admin_free(TAKE_PTR(f->admin));
+    close(client);
 }
 
 static void other_methods_are_405(void **state)
@@ -290,7 +368,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(each_path_is_its_command),
         T(a_refusal_is_409_with_its_reason),
-        T(pause_and_resume_need_dcgm),
+        T(an_answer_may_come_later),
+        T(one_request_waits_and_another_like_it_is_refused),
+        T(a_request_that_waits_does_not_hold_up_the_end),
         T(other_methods_are_405),
         T(other_paths_are_404),
         T(web_pages_are_refused),
