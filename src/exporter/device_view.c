@@ -140,8 +140,8 @@ static bool is_as_seen(const struct device_view *v, const struct inventory *prim
 {
     bool same = v->seen_primary == primary && v->layout > 0;
     for (size_t s = 0; s < DEVICE_SOURCE_COUNT && same; s++)
-        same = v->seen_sources[s] == sources[s] &&
-               v->seen[s] == (sources[s] ? sources[s]->layout : 0);
+        same =
+            v->seen_sources[s] == sources[s] && v->seen[s] == (sources[s] ? sources[s]->layout : 0);
     return same;
 }
 
@@ -258,9 +258,10 @@ const struct inventory_value *device_view_value_joined(const struct device_view 
     const struct inventory_value *dcgm = dcgm_value(v, entity, slots.at[DEVICE_SOURCE_DCGM]);
     if (!nvml && !dcgm)
         return NULL;
-    bool take_dcgm = !nvml || (dcgm && !is_shown(nvml, horizon_ns, now_ns) &&
-                               (is_shown(dcgm, horizon_ns, now_ns) ||
-                                is_for_dcgm((enum frame_status)nvml->status)));
+    bool take_dcgm =
+        !nvml ||
+        (dcgm && !is_shown(nvml, horizon_ns, now_ns) &&
+         (is_shown(dcgm, horizon_ns, now_ns) || is_for_dcgm((enum frame_status)nvml->status)));
     *source = take_dcgm ? DEVICE_SOURCE_DCGM : DEVICE_SOURCE_NVML;
     return take_dcgm ? dcgm : nvml;
 }
@@ -325,8 +326,8 @@ const struct inventory_value *device_view_label(const struct device_view *v, siz
     const struct inventory_value *value = NULL;
     for (unsigned s = 0; s < DEVICE_SOURCE_COUNT && !value; s++) {
         const struct inventory_entity *e = device_view_entity(v, entity, (enum device_source)s);
-        value = e ? inventory_find_label(v->sources[s], e, field)
-                  : global_label(v->sources[s], field);
+        value =
+            e ? inventory_find_label(v->sources[s], e, field) : global_label(v->sources[s], field);
     }
     return value;
 }

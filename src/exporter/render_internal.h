@@ -27,8 +27,8 @@ struct render_samples {
 };
 
 // dcgm-exporter's own counters have labels of their own, at most two each, whose values come with
-// each page. Fields FIELD_EXP_FIRST and up: XID_ERRORS_COUNT, CLOCK_EVENTS_COUNT, GPU_HEALTH_STATUS,
-// P2P_STATUS, CLOCK_EVENTS_TOTAL, XID_ERRORS_TOTAL.
+// each page. Fields FIELD_EXP_FIRST and up: XID_ERRORS_COUNT, CLOCK_EVENTS_COUNT,
+// GPU_HEALTH_STATUS, P2P_STATUS, CLOCK_EVENTS_TOTAL, XID_ERRORS_TOTAL.
 #define RENDER_EXP_COUNT 6
 #define RENDER_EXP_LABELS 2
 

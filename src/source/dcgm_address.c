@@ -46,8 +46,8 @@ static bool split_port(struct sv text, struct sv *host, struct sv *port)
         return rest.ptr[0] == ':' && port->len > 0;
     }
     size_t colon = sv_find_char(text, ':');
-    bool is_v6 = colon != (size_t)-1 &&
-                 sv_find_char(sv_sub(text, colon + 1, text.len), ':') != (size_t)-1;
+    bool is_v6 =
+        colon != (size_t)-1 && sv_find_char(sv_sub(text, colon + 1, text.len), ':') != (size_t)-1;
     *host = text;
     if (colon == (size_t)-1 || is_v6)
         return true;

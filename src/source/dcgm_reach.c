@@ -83,8 +83,8 @@ static enum dcgm_reach try_tcp(const struct dcgm_address *a, unsigned timeout_ms
     *why = "nobody listens";
     for (const struct addrinfo *i = list; i && reach != DCGM_REACH_LISTENS; i = i->ai_next) {
         const char *reason;
-        enum dcgm_reach one = of_errno(
-            try_address(i->ai_family, i->ai_addr, i->ai_addrlen, timeout_ms), &reason);
+        enum dcgm_reach one =
+            of_errno(try_address(i->ai_family, i->ai_addr, i->ai_addrlen, timeout_ms), &reason);
         if (one == DCGM_REACH_NOBODY)
             continue;
         reach = one;
@@ -98,9 +98,8 @@ static enum dcgm_reach try_unix(const struct dcgm_address *a, unsigned timeout_m
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     sv_copy(address.sun_path, sizeof(address.sun_path), sv_from(a->path));
-    return of_errno(try_address(AF_UNIX, (const struct sockaddr *)&address, sizeof(address),
-                                timeout_ms),
-                    why);
+    return of_errno(
+        try_address(AF_UNIX, (const struct sockaddr *)&address, sizeof(address), timeout_ms), why);
 }
 
 static enum dcgm_reach try_vsock(const struct dcgm_address *a, unsigned timeout_ms,
@@ -108,9 +107,8 @@ static enum dcgm_reach try_vsock(const struct dcgm_address *a, unsigned timeout_
 {
     struct sockaddr_vm address = {
         .svm_family = AF_VSOCK, .svm_cid = a->cid, .svm_port = a->vsock_port};
-    return of_errno(try_address(AF_VSOCK, (const struct sockaddr *)&address, sizeof(address),
-                                timeout_ms),
-                    why);
+    return of_errno(
+        try_address(AF_VSOCK, (const struct sockaddr *)&address, sizeof(address), timeout_ms), why);
 }
 
 enum dcgm_reach dcgm_reach_try(const struct dcgm_address *a, unsigned timeout_ms, const char **why)

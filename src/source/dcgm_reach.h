@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether anybody listens where a host engine may be: a plain connect, closed at once. libdcgm tells
-// a refused connection, a timeout and a name that is not known in one and the same code.
+// Whether anybody listens where a host engine may be: a plain connect, closed at once. libdcgm
+// tells a refused connection, a timeout and a name that is not known in one and the same code.
 #pragma once
 
 #include "source/dcgm_address.h"

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+// How it works: everything that has a time (open, walk, reads) stands in a field *_ns or is asked of
+// the part it belongs to; the loop waits for the socket or the earliest of them and then does what
+// is due. An engine is opened and closed only in open_engine and close_engine. Any call may find the
+// engine gone (dcgm_call.h sets lost); after each step that is looked at once, in check_engine.
+#include "source/dcgm_source.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "source/dcgm_call.h"
+#include "source/dcgm_health.h"
+#include "source/dcgm_log.h"
+#include "source/dcgm_watch.h"
+#include "source/output.h"
+
+#define TURN_NS NS_PER_S // the exporter looks at the count of turns
+#define WALK_PERIOD_NS (10 * NS_PER_S)
+#define RETRY_LEAST_NS (250 * NS_PER_MS)
+#define RETRY_MOST_NS (5 * NS_PER_S)
+#define LIBRARY_RETRY_NS (60 * NS_PER_S)
+#define HOLD_NS NS_PER_S           // after a read that failed
+#define APPLY_RETRY_NS (10 * NS_PER_S) // of watches that the engine refused
+#define FAILURES_MOST 5            // reads in a row before the engine is opened anew
+#define NEVER UINT64_MAX
+
+#define FIELD_HEALTH_STATUS (FIELD_EXP_FIRST + 2)
+#define FIELD_P2P_STATUS (FIELD_EXP_FIRST + 3)
+
+struct source {
+    const struct dcgm_source_options *options;
+    struct dcgm d;
+    struct dcgm_devices devices;
+    struct dcgm_watch *watch;
+    struct dcgm_health *health;
+    struct output output;
+    struct frame_reader reader;
+    struct frame_state state; // as sent last
+    struct frame_watch wish;  // as received last
+    struct buf frame, extra;
+    char driver_version[80];
+    bool ready; // an engine is open
+    bool told;  // a state has been sent
+    bool paused;
+    bool armed;        // XIDs are looked for
+    unsigned attempts; // to open since a sample was read
+    unsigned failures; // reads in a row that failed
+    uint64_t open_ns, walk_ns, apply_ns, hold_ns;
+    uint32_t turns;
+    uint64_t dropped; // frames, as logged last
+    int end;          // exit status + 1 once the loop is to end
+};
+
+// --- telling ---
+
+static void check_output(struct source *s, int rc)
+{
+    if (rc == -ENOMEM)
+        log_error("out of memory", LOG_LIMIT("memory"));
+    else if (rc < 0)
+        s->end = 1; // the exporter is gone
+}
+
+static void end_without_memory(struct source *s)
+{
+    log_error("out of memory");
+    s->end = 2;
+}
+
+static void send_plain(struct source *s, enum frame_type type, const void *payload, size_t bytes)
+{
+    buf_reset(&s->frame);
+    size_t start = frame_begin(&s->frame, type);
+    buf_add(&s->frame, payload, bytes);
+    frame_end(&s->frame, start);
+    check_output(s, output_send(&s->output, type, &s->frame));
+}
+
+static void send_hello(struct source *s)
+{
+    struct frame_hello hello = {
+        .protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_DCGM, .pid = getpid()};
+    send_plain(s, FRAME_HELLO, &hello, sizeof(hello));
+}
+
+static void send_entities(struct source *s)
+{
+    struct frame_entities head = {.generation = s->devices.generation, .count = s->devices.count};
+    buf_reset(&s->frame);
+    size_t start = frame_begin(&s->frame, FRAME_ENTITIES);
+    buf_add(&s->frame, &head, sizeof(head));
+    for (uint32_t i = 0; i < s->devices.count; i++)
+        buf_add(&s->frame, &s->devices.list[i].record, sizeof(s->devices.list[i].record));
+    frame_end(&s->frame, start);
+    check_output(s, output_send(&s->output, FRAME_ENTITIES, &s->frame));
+}
+
+static void update_state(struct source *s, enum frame_state_code code, int32_t vendor_code,
+                         const char *text)
+{
+    struct frame_state state = {
+        .code = code,
+        .vendor_code = vendor_code,
+        .xid_events_armed = s->ready && s->armed,
+        .paused = s->paused,
+        .profiling_code = s->ready ? dcgm_watch_profiling_code(s->watch) : 0,
+    };
+    sv_copy(state.text, sizeof(state.text), sv_from(text));
+    sv_copy(state.library_version, sizeof(state.library_version), sv_from(s->d.version));
+    sv_copy(state.library_path, sizeof(state.library_path), sv_from(s->d.path));
+    sv_copy(state.engine, sizeof(state.engine), sv_from(s->d.address));
+    memcpy(state.driver_version, s->driver_version, sizeof(state.driver_version));
+    if (s->told && memcmp(&state, &s->state, sizeof(state)) == 0)
+        return;
+    s->state = state;
+    s->told = true;
+    send_plain(s, FRAME_STATE, &state, sizeof(state));
+}
+
+static void refresh_state(struct source *s)
+{
+    if (s->ready)
+        update_state(s, FRAME_STATE_READY, 0, "");
+}
+
+// --- the engine ---
+
+static void close_engine(struct source *s)
+{
+    dcgm_watch_forget(s->watch);
+    dcgm_health_forget(s->health);
+    dcgm_engine_close(&s->d);
+    s->ready = s->armed = false;
+    s->failures = 0;
+}
+
+static void schedule_open(struct source *s)
+{
+    s->open_ns =
+        clock_mono_ns() + clock_backoff_ns(s->attempts++, RETRY_LEAST_NS, RETRY_MOST_NS);
+}
+
+static void lose_engine(struct source *s, dcgmReturn_t result, const char *why)
+{
+    char address[sizeof(s->d.address)];
+    memcpy(address, s->d.address, sizeof(address));
+    close_engine(s);
+    log_warn("host engine lost", LOG_STR("engine", address), LOG_STR("reason", why),
+             LOG_LIMIT("lost"));
+    update_state(s, FRAME_STATE_FAILED, result, why);
+    schedule_open(s);
+}
+
+// True while there is an engine to talk to.
+static bool check_engine(struct source *s)
+{
+    if (s->ready && s->d.lost)
+        lose_engine(s, DCGM_ST_CONNECTION_NOT_VALID, "the connection to the host engine is gone");
+    return s->ready;
+}
+
+// All GPUs of a node have one driver; its version stands with any of them.
+static void read_driver_version(struct source *s)
+{
+    static dcgmDeviceAttributes_v3 attributes;
+    unsigned int ids[DCGM_MAX_NUM_DEVICES];
+    int count = 0;
+    memset(s->driver_version, 0, sizeof(s->driver_version));
+    if (dcgm_call(&s->d, dcgmGetAllDevices, s->d.engine, ids, &count) != DCGM_ST_OK || count <= 0)
+        return;
+    attributes = (dcgmDeviceAttributes_v3){.version = dcgmDeviceAttributes_version3};
+    if (dcgm_call_gpu(&s->d, ids[0], dcgmGetDeviceAttributes, s->d.engine, ids[0], &attributes) !=
+        DCGM_ST_OK)
+        return;
+    const char *text = attributes.identifiers.driverVersion;
+    struct sv version = {text, strnlen(text, sizeof(attributes.identifiers.driverVersion))};
+    if (!sv_starts_with(version, SV("<<<"))) // blank
+        sv_copy(s->driver_version, sizeof(s->driver_version), version);
+}
+
+// The engine is made to do what is wanted of it.
+static void apply(struct source *s)
+{
+    bool verdicts = dcgm_watch_wants(s->watch, FIELD_HEALTH_STATUS);
+    bool peers = dcgm_watch_wants(s->watch, FIELD_P2P_STATUS);
+    s->apply_ns = NEVER;
+    if (s->wish.watch_id == 0)
+        return; // nothing is wanted yet
+    dcgmReturn_t result = dcgm_watch_apply(s->watch);
+    if (result == DCGM_ST_OK && !s->d.lost) {
+        result = dcgm_health_apply(s->health, verdicts, peers, s->wish.gpus, s->wish.period_ns);
+        s->armed = result == DCGM_ST_OK;
+    }
+    if (!check_engine(s))
+        return;
+    if (result != DCGM_ST_OK) {
+        log_warn("host engine refuses watches", LOG_STR("reason", dcgm_result_text(result)),
+                 LOG_I64("code", result), LOG_LIMIT("apply"));
+        s->apply_ns = clock_mono_ns() + APPLY_RETRY_NS;
+    }
+    refresh_state(s);
+}
+
+// The list of entities made anew; what is watched follows it.
+static void walk(struct source *s, bool is_new)
+{
+    bool changed = false;
+    s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
+    dcgmReturn_t result = dcgm_devices_walk(&s->d, &s->devices, &changed);
+    if (!check_engine(s))
+        return;
+    if (result != DCGM_ST_OK)
+        log_warn("entities of the host engine are not known", LOG_I64("code", result),
+                 LOG_STR("reason", dcgm_result_text(result)), LOG_LIMIT("walk"));
+    if (changed || is_new) {
+        log_debug("entities of the host engine", LOG_U64("entities", s->devices.count));
+        send_entities(s);
+        dcgm_watch_resend(s->watch);
+        apply(s);
+    }
+}
+
+static bool open_library(struct source *s)
+{
+    struct error err = ERROR_INIT;
+    if (s->d.library)
+        return true;
+    int rc = dcgm_open(&s->d, s->options->library, &err);
+    if (rc == 0)
+        return true;
+    log_debug("no DCGM", LOG_STR("reason", err.text), LOG_LIMIT("library"));
+    update_state(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, 0, err.text);
+    s->open_ns = clock_mono_ns() + LIBRARY_RETRY_NS;
+    return false;
+}
+
+// Nsight has the counters still, whichever engine it is now.
+static void pause_again(struct source *s)
+{
+    if (!s->paused)
+        return;
+    dcgmReturn_t result = dcgm_call(&s->d, dcgmProfPause, s->d.engine);
+    if (result != DCGM_ST_OK && result != DCGM_ST_PAUSED)
+        log_warn("profiling is not paused at the new host engine", LOG_I64("code", result),
+                 LOG_STR("reason", dcgm_result_text(result)), LOG_LIMIT("pause"));
+}
+
+static void open_engine(struct source *s)
+{
+    char text[sizeof(s->state.text)];
+    int32_t vendor_code;
+    s->open_ns = NEVER;
+    if (!open_library(s))
+        return;
+    enum frame_state_code code =
+        dcgm_engine_open(&s->d, &s->options->engine, &vendor_code, text, sizeof(text));
+    if (code != FRAME_STATE_READY) {
+        log_debug("no host engine", LOG_STR("reason", text), LOG_LIMIT("engine"));
+        update_state(s, code, vendor_code, text);
+        schedule_open(s);
+        return;
+    }
+    s->ready = true;
+    log_debug("host engine open", LOG_STR("engine", s->d.address), LOG_STR("version", s->d.version));
+    read_driver_version(s);
+    pause_again(s);
+    if (!check_engine(s))
+        return;
+    refresh_state(s);
+    walk(s, true);
+}
+
+// --- reading ---
+
+// Results that tell of an engine which is another than the one that the watches were made at.
+static bool is_of_another_engine(dcgmReturn_t result)
+{
+    return result == DCGM_ST_NOT_WATCHED || result == DCGM_ST_NOT_CONFIGURED ||
+           result == DCGM_ST_UNINITIALIZED;
+}
+
+// The engine does not ask the driver any more, or has been told to let the GPUs go: to open it anew
+// changes nothing.
+static bool is_known_rest(dcgmReturn_t result)
+{
+    return result == DCGM_ST_NVML_DRIVER_TIMEOUT || result == DCGM_ST_GPUS_DETACHED;
+}
+
+static void check_read(struct source *s, dcgmReturn_t result)
+{
+    if (!check_engine(s))
+        return;
+    if (result == DCGM_ST_OK) {
+        s->failures = s->attempts = 0;
+        return;
+    }
+    s->hold_ns = clock_mono_ns() + HOLD_NS;
+    log_warn("host engine does not give values", LOG_STR("reason", dcgm_result_text(result)),
+             LOG_I64("code", result), LOG_LIMIT("read"));
+    if (is_known_rest(result))
+        return;
+    s->failures++;
+    if (is_of_another_engine(result) && s->failures == 1) {
+        dcgm_watch_forget(s->watch);
+        dcgm_health_forget(s->health);
+        walk(s, true);
+    } else if (s->failures >= FAILURES_MOST) {
+        lose_engine(s, result, dcgm_result_text(result));
+    }
+}
+
+static void read_samples(struct source *s, uint64_t now_ns)
+{
+    const struct buf *frame = NULL;
+    dcgmReturn_t result = dcgm_watch_read(s->watch, now_ns, &frame);
+    if (frame && !s->d.lost)
+        check_output(s, output_send(&s->output, FRAME_SAMPLE, frame));
+    check_read(s, result);
+    refresh_state(s);
+}
+
+// Each frame of the buffer on its own: the queue to the exporter drops by kind.
+static void send_each(struct source *s, const struct buf *frames)
+{
+    struct frame_header header;
+    size_t at = 0;
+    if (frames->error)
+        return;
+    while (frames->len - at >= sizeof(header)) {
+        memcpy(&header, frames->data + at, sizeof(header));
+        struct buf one = {.data = frames->data + at, .len = sizeof(header) + header.bytes};
+        check_output(s, output_send(&s->output, (enum frame_type)header.type, &one));
+        at += one.len;
+    }
+}
+
+static void read_health(struct source *s, uint64_t now_ns)
+{
+    buf_reset(&s->extra);
+    dcgmReturn_t result = dcgm_health_read(s->health, now_ns, &s->extra);
+    if (!s->d.lost)
+        send_each(s, &s->extra);
+    if (!check_engine(s) || result == DCGM_ST_OK)
+        return;
+    s->hold_ns = clock_mono_ns() + HOLD_NS;
+    log_warn("host engine does not tell of health", LOG_STR("reason", dcgm_result_text(result)),
+             LOG_I64("code", result), LOG_LIMIT("health"));
+}
+
+static void log_dropped(struct source *s)
+{
+    uint64_t dropped = output_get_dropped(&s->output);
+    if (dropped == s->dropped)
+        return;
+    log_warn("exporter reads too slowly, frames dropped", LOG_U64("frames", dropped - s->dropped),
+             LOG_LIMIT("dropped"));
+    s->dropped = dropped;
+    dcgm_watch_resend(s->watch); // statuses are sent once
+}
+
+static uint64_t read_due_ns(const struct source *s)
+{
+    uint64_t watch = dcgm_watch_due_ns(s->watch), health = dcgm_health_due_ns(s->health);
+    uint64_t due = watch < health ? watch : health;
+    return due < s->hold_ns ? s->hold_ns : due;
+}
+
+static void do_due(struct source *s)
+{
+    uint64_t now_ns = clock_mono_ns();
+    log_dropped(s);
+    if (!s->ready && now_ns >= s->open_ns)
+        open_engine(s);
+    if (s->ready && now_ns >= s->walk_ns)
+        walk(s, false);
+    if (s->ready && now_ns >= s->apply_ns)
+        apply(s);
+    now_ns = clock_mono_ns();
+    if (s->ready && now_ns >= s->hold_ns && now_ns >= dcgm_watch_due_ns(s->watch))
+        read_samples(s, now_ns);
+    if (s->ready && now_ns >= s->hold_ns && now_ns >= dcgm_health_due_ns(s->health))
+        read_health(s, now_ns);
+}
+
+// --- the socket ---
+
+static void take_watch(struct source *s, const struct frame_watch *head, const uint16_t *field_ids)
+{
+    if (dcgm_watch_set(s->watch, head, field_ids) < 0) {
+        end_without_memory(s);
+        return;
+    }
+    s->wish = *head;
+    if (s->ready)
+        apply(s);
+}
+
+static dcgmReturn_t pause_profiling(struct source *s, bool pause)
+{
+    dcgmReturn_t result = pause ? dcgm_call(&s->d, dcgmProfPause, s->d.engine)
+                                : dcgm_call(&s->d, dcgmProfResume, s->d.engine);
+    if (pause && result == DCGM_ST_PAUSED)
+        result = DCGM_ST_OK; // by somebody before us
+    if (result == DCGM_ST_OK) {
+        s->paused = pause;
+        dcgm_watch_set_paused(s->watch, pause);
+        log_info(pause ? "profiling paused" : "profiling resumed",
+                 LOG_STR("engine", s->d.address));
+    }
+    return result;
+}
+
+static void take_control(struct source *s, const struct frame_control *control)
+{
+    struct frame_control_done done = {.number = control->number, .code = INT32_MIN};
+    bool pause = control->command == FRAME_COMMAND_PAUSE;
+    const char *text = "no host engine is connected";
+    if (s->ready) {
+        done.code = pause_profiling(s, pause);
+        text = done.code == DCGM_ST_OK ? "" : dcgm_result_text(done.code);
+        if (!check_engine(s))
+            done.code = DCGM_ST_CONNECTION_NOT_VALID;
+    }
+    sv_copy(done.text, sizeof(done.text), sv_from(text));
+    send_plain(s, FRAME_CONTROL_DONE, &done, sizeof(done));
+    refresh_state(s);
+}
+
+static void take_frames(struct source *s)
+{
+    struct frame frame;
+    const char *what = "";
+    int rc = 0;
+    while (!s->end && (rc = frame_reader_next(&s->reader, &frame, &what)) > 0) {
+        if (frame.type == FRAME_WATCH)
+            take_watch(s, frame.as.watch.head, frame.as.watch.field_ids);
+        else if (frame.type == FRAME_CONTROL)
+            take_control(s, frame.as.control);
+    }
+    if (rc < 0) {
+        log_error("exporter speaks another protocol", LOG_STR("what", what));
+        s->end = 2;
+    }
+}
+
+static void read_socket(struct source *s)
+{
+    char *space;
+    size_t room;
+    if (frame_reader_space(&s->reader, &space, &room) < 0) {
+        end_without_memory(s);
+        return;
+    }
+    ssize_t n = read(s->options->socket_fd, space, room);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) {
+        s->end = 1;
+        return;
+    }
+    frame_reader_commit(&s->reader, (size_t)n);
+    take_frames(s);
+}
+
+static int wait_ms(struct source *s)
+{
+    uint64_t now_ns = clock_mono_ns(), due_ns = now_ns + TURN_NS;
+    uint64_t reads = s->ready ? read_due_ns(s) : NEVER;
+    uint64_t others[] = {s->ready ? s->walk_ns : s->open_ns, s->ready ? s->apply_ns : NEVER, reads};
+    for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+        if (others[i] < due_ns)
+            due_ns = others[i];
+    return due_ns <= now_ns ? 0 : (int)((due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static void wait_for_something(struct source *s)
+{
+    struct pollfd p = {.fd = s->options->socket_fd, .events = POLLIN};
+    if (output_is_pending(&s->output))
+        p.events |= POLLOUT;
+    if (poll(&p, 1, wait_ms(s)) <= 0)
+        return;
+    if (p.revents & POLLOUT)
+        check_output(s, output_flush(&s->output));
+    if (p.revents & (POLLIN | POLLHUP | POLLERR))
+        read_socket(s);
+}
+
+// --- the whole ---
+
+static int init(struct source *s, const struct dcgm_source_options *options)
+{
+    *s = (struct source){
+        .options = options,
+        .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
+        .extra = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
+        .apply_ns = NEVER,
+    };
+    s->d.page = options->page;
+    s->d.avoided = options->avoided;
+    s->d.avoided_count = options->avoided_count;
+    s->devices.skipped = options->skipped;
+    output_init(&s->output, options->socket_fd);
+    frame_reader_init(&s->reader);
+    // Names are looked up here and in libdcgm; the exporter ends a helper whose calls take 10 s.
+    (void)setenv("RES_OPTIONS", "timeout:1 attempts:2", 0);
+    if (dcgm_watch_new(&s->d, &s->devices, &s->watch) < 0 ||
+        dcgm_health_new(&s->d, &s->devices, &s->health) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+// A running engine is left as it was found.
+static void deinit(struct source *s)
+{
+    if (s->ready && s->paused)
+        (void)dcgm_call(&s->d, dcgmProfResume, s->d.engine);
+    dcgm_health_free(s->health);
+    dcgm_watch_free(s->watch);
+    if (s->ready)
+        dcgm_engine_close(&s->d);
+    dcgm_close(&s->d);
+    dcgm_devices_deinit(&s->devices);
+    frame_reader_deinit(&s->reader);
+    output_deinit(&s->output);
+    buf_deinit(&s->frame);
+    buf_deinit(&s->extra);
+}
+
+static void run(struct source *s)
+{
+    send_hello(s);
+    while (!s->end) {
+        __atomic_store_n(&s->options->page->turns, ++s->turns, __ATOMIC_RELAXED);
+        do_due(s);
+        if (!s->end)
+            wait_for_something(s);
+    }
+}
+
+int dcgm_source_run(const struct dcgm_source_options *options)
+{
+    static struct source source; // one a process
+    struct source *s = &source;
+    int rc = options->log_level ? dcgm_log_start(options->log_level) : 0;
+    if (rc < 0)
+        log_warn("log of DCGM is not followed", LOG_ERRNO(rc));
+    if (init(s, options) < 0)
+        end_without_memory(s);
+    else
+        run(s);
+    deinit(s);
+    dcgm_log_stop();
+    return s->end - 1;
+}
