@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "source/dcgm_survey.h"
 
-#define WALKS_UNTIL_ALL 12 // a minute of walks every 5 s
+#define WALKS_UNTIL_ALL 12 // two minutes of walks every 10 s
 
 struct dcgm_place {
     uint64_t key; // group << 32 | id
