@@ -317,6 +317,7 @@ static const struct {
     {"get", verb_get},
     {"fault", command_fault_verb},
     {"crash", command_crash_verb},
+    {"dcgm", command_dcgm_verb},
     {"xid", verb_xid},
     {"counts", verb_counts},
     {"pods", command_pods_verb},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]; fault clear
+// fault SYMBOL delay=MS|return=CODE|hang|crash|drop [gpu=N] [count=N] [for=TIME]; fault clear
 // [SYMBOL]
 #include "command_internal.h"
 
@@ -34,20 +34,22 @@ static int parse_fault(struct sim_node *n, int64_t at, const struct command *w, 
     int64_t value = 0, count;
     uint32_t kind = command_has(w, "hang")          ? SIM_FAULT_HANG
                     : command_has(w, "crash")       ? SIM_FAULT_CRASH
+                    : command_has(w, "drop")        ? SIM_FAULT_DROP
                     : command_word(w, "delay").ptr  ? SIM_FAULT_DELAY
                     : command_word(w, "return").ptr ? SIM_FAULT_RETURN
                                                     : SIM_FAULT_NONE;
     if (kind == SIM_FAULT_NONE)
         return error_set(
             err, -EINVAL,
-            "fault SYMBOL delay=MS|return=CODE|hang|crash [gpu=N] [count=N] [for=TIME]");
+            "fault SYMBOL delay=MS|return=CODE|hang|crash|drop [gpu=N] [count=N] [for=TIME]");
     int rc = find_symbol(n, w->list[0], &f->symbol, err);
     if (rc == 0)
         rc = command_gpu(n, w, false, &f->gpu, err);
     if (rc == 0)
         rc = command_number(w, kind == SIM_FAULT_DELAY ? "delay" : "return", 0, &value, err);
     if (rc == 0)
-        rc = command_number(w, "count", kind == SIM_FAULT_CRASH ? 1 : -1, &count, err);
+        rc = command_number(w, "count", kind == SIM_FAULT_CRASH || kind == SIM_FAULT_DROP ? 1 : -1,
+                            &count, err);
     f->from_ns = at;
     f->until_ns = SIM_FOREVER;
     if (rc == 0 && command_word(w, "for").ptr) {

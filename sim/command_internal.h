@@ -31,5 +31,6 @@ int must_use command_set_load(struct sim_node *n, _Atomic uint32_t *list, struct
                       struct error *err)
 COMMAND_VERB(command_fault_verb);
 COMMAND_VERB(command_crash_verb);
+COMMAND_VERB(command_dcgm_verb);
 COMMAND_VERB(command_pods_verb);
 COMMAND_VERB(command_process_verb);

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x31656e6f6d697301)
-#define SIM_LAYOUT 1u
+#define SIM_LAYOUT 2u
 
 #define SIM_MAX_GPUS 16u
 #define SIM_MAX_SEGMENTS 16384u // of signals
@@ -37,6 +37,13 @@
 #define SIM_MAX_FAULTS 128u
 #define SIM_MAX_SYMBOLS 640u
 #define SIM_MAX_CLIENTS 64u
+#define SIM_MAX_DCGM_VALUES 8192u
+#define SIM_MAX_SWITCHES 12u
+#define SIM_MAX_LINKS 1024u
+#define SIM_MAX_CPUS 8u
+#define SIM_CORE_WORDS 16u // 64 cores a word, as DCGM's hierarchy has them
+#define SIM_MAX_INCIDENTS 128u
+#define SIM_MAX_PROF_GROUPS 10u
 #define SIM_STRING_BYTES (256u << 10)
 
 #define SIM_NONE UINT32_MAX   // no index
@@ -175,6 +182,7 @@ enum sim_fault_kind {
     SIM_FAULT_RETURN, // value: nvmlReturn_t
     SIM_FAULT_HANG,   // until the fault is cleared; every signal but SIGKILL waits
     SIM_FAULT_CRASH,  // SIGSEGV
+    SIM_FAULT_DROP,   // DCGM: the connection to the engine dies in the middle of the call
 };
 
 struct sim_fault {
@@ -203,6 +211,96 @@ struct sim_client {
     _Atomic uint32_t attached; // bit per GPU it took a handle of
 };
 
+// --- What only DCGM tells ---
+
+// Kinds of entities, numbered as DCGM's field entity groups.
+enum sim_entity {
+    SIM_ENTITY_GPU = 1,
+    SIM_ENTITY_SWITCH = 3,
+    SIM_ENTITY_GPU_I = 4,
+    SIM_ENTITY_GPU_CI = 5,
+    SIM_ENTITY_LINK = 6,
+    SIM_ENTITY_CPU = 7,
+    SIM_ENTITY_CORE = 8,
+};
+
+// What a value of an entity is told by, in this node's own numbers: a GPU's index (not DCGM's id),
+// NVML's ids of instances.
+static inline uint32_t sim_instance_key(uint32_t gpu, uint32_t gi, uint32_t ci)
+{
+    return gpu << 16 | gi << 8 | ci;
+}
+// owner: SIM_ENTITY_GPU or SIM_ENTITY_SWITCH
+static inline uint32_t sim_link_key(uint32_t owner, uint32_t id, uint32_t index)
+{
+    return owner << 24 | id << 16 | index;
+}
+
+enum sim_dcgm_shape {
+    SIM_DCGM_AUTO, // what the truth says: undoes a value
+    SIM_DCGM_NUMBER,
+    SIM_DCGM_TEXT,
+    SIM_DCGM_BLANK, // i64: 0 plain, 1 not found, 2 not supported, 3 no permission
+    SIM_DCGM_NAN,
+    SIM_DCGM_STATUS, // i64: the dcgmReturn_t beside the value
+};
+
+// From from_ns until a later record of the same entity and field.
+struct sim_dcgm_value {
+    int64_t from_ns;
+    int64_t i64;
+    double f64;
+    uint32_t entity, key;
+    uint32_t field;
+    uint32_t shape; // enum sim_dcgm_shape
+    uint32_t text;  // string
+    uint32_t reserved;
+};
+
+struct sim_link {
+    uint32_t owner, id; // SIM_ENTITY_GPU and its index, SIM_ENTITY_SWITCH and its id
+    uint32_t index;
+    _Atomic uint32_t state; // dcgmNvLinkLinkState_t: 0 not supported, 1 disabled, 2 down, 3 up
+};
+
+struct sim_cpu {
+    uint32_t id;
+    uint32_t serial; // string
+    uint64_t cores[SIM_CORE_WORDS];
+};
+
+struct sim_incident {
+    int64_t from_ns;
+    _Atomic int64_t until_ns;
+    uint32_t entity, key;
+    uint32_t system; // DCGM_HEALTH_WATCH_* bit
+    uint32_t result; // 10 warn, 20 fail
+    uint32_t code;   // DCGM_FR_*
+    uint32_t text;   // string
+};
+
+// Profiling metrics that can be measured together.
+struct sim_prof_group {
+    uint16_t major, minor;
+    uint32_t count;
+    uint16_t fields[64];
+};
+
+struct sim_dcgm {
+    uint32_t library;             // major of the libdcgm on the node, 0: none
+    uint32_t engine;              // 1: a host engine runs when the node starts
+    uint32_t order[SIM_MAX_GPUS]; // GPU index by DCGM's GPU id
+    uint32_t switch_count, cpu_count, link_count;
+    uint32_t switches[SIM_MAX_SWITCHES]; // ids
+    struct sim_cpu cpus[SIM_MAX_CPUS];
+    struct sim_link links[SIM_MAX_LINKS];
+    _Atomic uint32_t peers[SIM_MAX_GPUS][SIM_MAX_GPUS]; // dcgmNvLinkP2PStatus of GPU to GPU
+    _Atomic uint32_t paused;                            // dcgmProfPause
+    _Atomic uint32_t value_count, incident_count;
+    struct sim_dcgm_value values[SIM_MAX_DCGM_VALUES];
+    struct sim_incident incidents[SIM_MAX_INCIDENTS];
+};
+
 struct sim_gpu {
     uint32_t uuid, name, serial, part_number, vbios; // strings
     uint32_t bus_id;                                 // string "00000000:1B:00.0"
@@ -221,6 +319,8 @@ struct sim_gpu {
     uint32_t links;        // NVLink
     uint32_t fans;
     uint32_t multiprocessors;
+    uint32_t prof_group_count; // 0: those of its architecture
+    struct sim_prof_group prof_groups[SIM_MAX_PROF_GROUPS];
     int64_t window_ns;                        // of utilisation
     int64_t power_window_ns;                  // of power_mw, 0: instantaneous
     _Atomic uint32_t fields[SIM_FIELD_COUNT]; // newest segment, SIM_NONE: not supported
@@ -265,6 +365,7 @@ struct sim_node {
     struct sim_fault faults[SIM_MAX_FAULTS];
     struct sim_symbol symbols[SIM_MAX_SYMBOLS];
     struct sim_client clients[SIM_MAX_CLIENTS];
+    struct sim_dcgm dcgm;
     char strings[SIM_STRING_BYTES]; // NUL-terminated; index 0 is ""
 };
 

@@ -70,6 +70,8 @@ def _library():
         ("sim_driver_version", c_char_p, [session]),
         ("sim_node_name", c_char_p, [session]),
         ("sim_uses_old_library", c_int, [session]),
+        ("sim_dcgm_library", c_uint32, [session]),
+        ("sim_dcgm_engine_runs", c_int, [session]),
     ]:
         function = getattr(lib, name)
         function.restype = result
@@ -197,6 +199,16 @@ class Node:
     @property
     def old_library(self):
         return bool(self._lib.sim_uses_old_library(self._session))
+
+    @property
+    def dcgm_library(self):
+        """Major of the libdcgm on the node, 0: none."""
+        return self._lib.sim_dcgm_library(self._session)
+
+    @property
+    def dcgm_engine_runs(self):
+        """Whether the scenario has a host engine from the start."""
+        return bool(self._lib.sim_dcgm_engine_runs(self._session))
 
     def gpu_text(self, gpu, what):
         """uuid, name, bus_id or serial, as bytes: a driver's text may not be UTF-8."""

@@ -48,6 +48,23 @@ int must_use sim_add_event(struct sim_node *n, const struct sim_event *e, struct
 int must_use sim_add_layout(struct sim_node *n, uint32_t gpu, struct sv layout, int64_t at,
                             struct error *err);
 
+// --- What only DCGM tells (edit_dcgm.c) ---
+
+// "gpu0", "gpu0/gi1[/ci0]", "gpu0/link3", "switch0[/link2]", "cpu0", "cpu0/core3" -> what its
+// values are kept by. -EINVAL.
+int must_use sim_parse_entity(struct sv text, uint32_t *out_entity, uint32_t *out_key,
+                              struct error *err);
+// A number, a text, "blank", "not_found", "not_supported", "no_permission", "nan", "auto" (what the
+// truth says), "status -14". Sets shape and value of *out only.
+int must_use sim_parse_dcgm_value(struct sim_node *n, struct sv text, struct sim_dcgm_value *out,
+                                  struct error *err);
+int must_use sim_add_dcgm_value(struct sim_node *n, const struct sim_dcgm_value *v,
+                                struct error *err);
+int must_use sim_parse_link_state(struct sv text, uint32_t *out, struct error *err);
+struct sim_link *sim_find_link(struct sim_node *n, uint32_t key); // NULL: none
+int must_use sim_parse_health_system(struct sv text, uint32_t *out, struct error *err);
+int must_use sim_add_incident(struct sim_node *n, const struct sim_incident *i, struct error *err);
+
 // One verb, from time `at`. argv[0] is the verb (see sim/README.md). Its answer goes to out. 0;
 // -EINVAL, -ENOSPC, -EBUSY (reset of a GPU in use) with *err.
 int must_use sim_command(struct sim_node *n, int64_t at, size_t argc, const struct sv *argv,

@@ -12,6 +12,7 @@ n.kmsg_path       a FIFO that behaves like /dev/kmsg: one record a write
 n.node_name       what NODE_NAME is there
 n.counters        a counters file that suits the scenario: its own, or the stock one
 n.node            the node itself (node.py): the truth, counts, pods
+n.engine          the DCGM host engine that runs (an Engine), None without one; n.start_engine() starts another
 """
 import os
 import selectors
@@ -31,6 +32,28 @@ PYTHON = "/usr/bin/python3"
 TICK_S = 0.02
 XID_TEXTS = {48: "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer.",
              79: "GPU has fallen off the bus.", 119: "Timeout waiting for RPC from GSP!"}
+
+
+class Engine:
+    """A simulated nv-hostengine process. address is what -r takes: host:port, or unix:///PATH."""
+
+    def __init__(self, node_file, *, socket=None, listen="127.0.0.1:0", major=None, behave="normal", deadline_s=20):
+        command = [BUILD / "sim" / "nv-hostengine", "--node", node_file, "--behave", behave]
+        command += ["--socket", socket] if socket else ["--listen", listen]
+        command += ["--major", str(major)] if major else []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            self.address = self.process.stdout.readline().strip() if selector.select(deadline_s) else ""
+        if not self.address:
+            self.kill()
+            raise RuntimeError("the simulated host engine didn't start")
+
+    def kill(self):
+        """SIGKILL: what was made in it is gone, and its clients notice at their next call."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 def scenario_path(name):
@@ -54,6 +77,7 @@ class SimNode:
         self._kmsg = -1
         self._feeder = None
         self._ending = threading.Event()
+        self._engines = []
         self.node = None
 
     # --- life ---
@@ -100,8 +124,29 @@ class SimNode:
         self._feeder.start()
         (self.directory / "pod-resources").mkdir(exist_ok=True)
         self.socket = str(self.directory / "pod-resources" / "kubelet.sock")
+        if self.node.dcgm_engine_runs:
+            self.start_engine()
         if self.with_kubelet:
             self._start_kubelet()
+
+    # --- DCGM ---
+
+    @property
+    def engine(self):
+        return next((e for e in reversed(self._engines) if e.process.poll() is None), None)
+
+    def start_engine(self, **words):
+        """Starts a host engine on this node; words as of Engine. It ends with the node, or by engine.kill()."""
+        engine = Engine(self.file, **words)
+        self._engines.append(engine)
+        return engine
+
+    def restart_engine(self):
+        """Kills the engine that runs and starts one at the same address, which knows of no group and no watch."""
+        old = self.engine
+        old.kill()
+        unix = old.address.removeprefix("unix://") if old.address.startswith("unix://") else None
+        return self.start_engine(socket=unix) if unix else self.start_engine(listen=old.address)
 
     def _start_kubelet(self, deadline_s=20):
         self._process = subprocess.Popen([PYTHON, HERE / "kubelet.py", self.file, self.socket],
@@ -113,6 +158,9 @@ class SimNode:
 
     def stop(self):
         self._ending.set()
+        for engine in self._engines:
+            if engine.process.poll() is None:
+                engine.kill()
         if self._process:
             self._process.terminate()
             try:
@@ -141,7 +189,10 @@ class SimNode:
         env = dict(os.environ)
         env["SIM_NODE"] = str(self.file)
         old = env.get("LD_LIBRARY_PATH")
-        env["LD_LIBRARY_PATH"] = os.path.dirname(self.nvml_library) + (":" + old if old else "")
+        folders = [os.path.dirname(self.nvml_library)]
+        if self.node.dcgm_library:
+            folders.insert(0, str(BUILD / "sim" / f"dcgm{self.node.dcgm_library}"))
+        env["LD_LIBRARY_PATH"] = ":".join(folders + ([old] if old else []))
         return env
 
     # --- changes ---

@@ -32,6 +32,11 @@ static int compile_script(struct compile *c, const struct yaml_node *list)
 
 static void add_symbols(struct sim_node *n)
 {
+    static const char *const dcgm[] = {
+#define DCGM_SYMBOL(name) #name,
+#include "dcgm_symbols.def"
+#undef DCGM_SYMBOL
+    };
     static const char *const kubelet[] = {"kubelet.v1.List", "kubelet.v1.GetAllocatableResources",
                                           "kubelet.v1.Get", "kubelet.v1alpha1.List",
                                           "kubelet.rejected"};
@@ -43,6 +48,8 @@ static void add_symbols(struct sim_node *n)
     }
     for (size_t i = 0; i < ARRAY_SIZE(kubelet) && at < SIM_MAX_SYMBOLS; i++, at++)
         sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(kubelet[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(dcgm) && at < SIM_MAX_SYMBOLS; i++, at++)
+        sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(dcgm[i]));
     n->symbol_count = at;
 }
 
@@ -62,6 +69,7 @@ static int prepare(struct compile *c)
         {SIM_KUBELET_SHORT, 0},  {SIM_KUBELET_LIMITED, 0},       {SIM_KUBELET_BURST, 10},
         {SIM_KUBELET_RATE, 100}, {SIM_KUBELET_DELAY, 0},         {SIM_KUBELET_SILENT, 0},
         {SIM_KUBELET_V1, 1},     {SIM_KUBELET_V1ALPHA1, 1},      {SIM_KUBELET_PAD, 0},
+        {SIM_DCGM_EMBEDDED, 0},  {SIM_DCGM_PROFILING, 0},        {SIM_DCGM_SLOW_CONNECT, 0},
     };
     struct sim_node *n = c->n;
     for (uint32_t i = 0; i <= SIM_MAX_GPUS; i++)
@@ -131,7 +139,7 @@ static int check_loads(struct compile *c)
 static int compile_root(struct compile *c, const struct yaml_node *root)
 {
     static const char *const known[] = {"node",      "driver",  "models", "gpus", "pods",
-                                        "processes", "kubelet", "script", NULL};
+                                        "processes", "kubelet", "script", "dcgm", NULL};
     const struct yaml_node *gpus = yaml_find(root, "gpus"), *pods = yaml_find(root, "pods");
     int rc = yaml_check_keys(root, c->file, known, c->err);
     if (rc == 0)
@@ -142,6 +150,8 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
         rc = compile_driver(c, yaml_find(root, "driver"));
     for (const struct yaml_node *y = gpus ? gpus->first : NULL; rc == 0 && y; y = y->next)
         rc = compile_gpu(c, y);
+    if (rc == 0)
+        rc = compile_dcgm(c, yaml_find(root, "dcgm"));
     if (rc == 0)
         rc = compile_signals(c, SIM_NODE, "kubelet.", yaml_find(root, "kubelet"));
     for (const struct yaml_node *y = pods ? pods->first : NULL; rc == 0 && y; y = y->next)

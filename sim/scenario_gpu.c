@@ -79,6 +79,8 @@ static int compile_gpu_body(struct compile *c, uint32_t gpu, const struct yaml_n
             continue;
         if (sv_equals(k->key, SV("signals")))
             rc = compile_signals(c, gpu, "", k);
+        else if (sv_equals(k->key, SV("dcgm")))
+            rc = compile_dcgm_gpu(c, gpu, k);
         else if (sv_equals(k->key, SV("load")))
             rc = compile_load(c, &g->load, k);
         else if (sv_equals(k->key, SV("utilization_window")))

@@ -37,6 +37,9 @@ int must_use compile_load(struct compile *c, _Atomic uint32_t *list, const struc
 // --- scenario_gpu.c, scenario_pods.c ---
 void compile_clear_gpu(struct sim_gpu *g);
 int must_use compile_gpu(struct compile *c, const struct yaml_node *y);
+// The scenario's dcgm section, after its GPUs; that of a GPU.
+int must_use compile_dcgm(struct compile *c, const struct yaml_node *y);
+int must_use compile_dcgm_gpu(struct compile *c, uint32_t gpu, const struct yaml_node *y);
 int must_use compile_pod(struct compile *c, const struct yaml_node *y);
 // Processes of a pod (SIM_NONE: of none) that live in span unless they say otherwise; list may be
 // NULL.

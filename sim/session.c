@@ -262,3 +262,13 @@ int sim_uses_old_library(struct sim_session *s)
 {
     return (int)s->node->old_library;
 }
+
+uint32_t sim_dcgm_library(struct sim_session *s)
+{
+    return s->node->dcgm.library;
+}
+
+int sim_dcgm_engine_runs(struct sim_session *s)
+{
+    return (int)s->node->dcgm.engine;
+}

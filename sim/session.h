@@ -51,3 +51,5 @@ SIM_API const char *sim_get_string(struct sim_session *s, uint32_t at);
 SIM_API const char *sim_driver_version(struct sim_session *s);
 SIM_API const char *sim_node_name(struct sim_session *s);
 SIM_API int sim_uses_old_library(struct sim_session *s);
+SIM_API uint32_t sim_dcgm_library(struct sim_session *s); // major, 0: none
+SIM_API int sim_dcgm_engine_runs(struct sim_session *s);
