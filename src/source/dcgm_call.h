@@ -11,11 +11,14 @@
 
 #define DCGM_NO_GPU UINT32_MAX
 
-static inline bool dcgm_is_avoided(const struct dcgm *d, const char *name)
+static inline bool dcgm_is_avoided(const struct dcgm *d, uint32_t gpu, const char *name)
 {
-    for (uint32_t i = 0; i < d->avoided_count; i++)
-        if (sv_equals(d->avoided[i].name, sv_from(name)))
+    for (uint32_t i = 0; i < d->avoided_count; i++) {
+        const struct dcgm_avoided *a = &d->avoided[i];
+        if ((a->gpu_index == DCGM_NO_GPU || a->gpu_index == gpu) &&
+            sv_equals(a->name, sv_from(name)))
             return true;
+    }
     return false;
 }
 
@@ -45,7 +48,7 @@ static inline dcgmReturn_t dcgm_call_leave(struct dcgm *d, dcgmReturn_t result)
         _Static_assert(sizeof(#function) <= sizeof((d)->page->call),                               \
                        "the call page holds the name");                                            \
         !(d)->fn.function ? DCGM_ST_FUNCTION_NOT_FOUND                                             \
-        : dcgm_is_avoided((d), #function)                                                          \
+        : dcgm_is_avoided((d), (gpu), #function)                                                   \
             ? DCGM_ST_NOT_SUPPORTED                                                                \
             : (dcgm_call_enter((d), (gpu), #function, sizeof(#function)),                          \
                dcgm_call_leave((d), (d)->fn.function(__VA_ARGS__)));                               \

@@ -75,7 +75,8 @@ struct dcgm_functions {
 };
 
 struct dcgm_avoided {
-    struct sv name; // of the member
+    struct sv name;     // of the member
+    uint32_t gpu_index; // DCGM GPU id it is not made for; UINT32_MAX: for none at all
 };
 
 // The library of this process and the engine it talks to. Zeroed it is closed; page must point at a

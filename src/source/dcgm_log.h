@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DCGM's own log as lines of ours. DCGM writes it to standard output, which becomes a pipe with a
-// thread behind it: a call into DCGM that logs would wait for ever on a pipe that the calling thread
-// is to read.
+// thread behind it: a call into DCGM that logs would wait for ever on a pipe that the calling
+// thread is to read.
 #pragma once
 
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: everything that has a time (open, walk, reads) stands in a field *_ns or is asked of
-// the part it belongs to; the loop waits for the socket or the earliest of them and then does what
-// is due. An engine is opened and closed only in open_engine and close_engine. Any call may find the
-// engine gone (dcgm_call.h sets lost); after each step that is looked at once, in check_engine.
+// How it works: everything that has a time (open, walk, reads) stands in a field *_ns or is asked
+// of the part it belongs to; the loop waits for the socket or the earliest of them and then does
+// what is due. An engine is opened and closed only in open_engine and close_engine. Any call may
+// find the engine gone (dcgm_call.h sets lost); after each step that is looked at once, in
+// check_engine.
 #include "source/dcgm_source.h"
 
 #include <errno.h>
@@ -25,9 +26,9 @@
 #define RETRY_LEAST_NS (250 * NS_PER_MS)
 #define RETRY_MOST_NS (5 * NS_PER_S)
 #define LIBRARY_RETRY_NS (60 * NS_PER_S)
-#define HOLD_NS NS_PER_S           // after a read that failed
+#define HOLD_NS NS_PER_S               // after a read that failed
 #define APPLY_RETRY_NS (10 * NS_PER_S) // of watches that the engine refused
-#define FAILURES_MOST 5            // reads in a row before the engine is opened anew
+#define FAILURES_MOST 5                // reads in a row before the engine is opened anew
 #define NEVER UINT64_MAX
 
 #define FIELD_HEALTH_STATUS (FIELD_EXP_FIRST + 2)
@@ -142,8 +143,7 @@ static void close_engine(struct source *s)
 
 static void schedule_open(struct source *s)
 {
-    s->open_ns =
-        clock_mono_ns() + clock_backoff_ns(s->attempts++, RETRY_LEAST_NS, RETRY_MOST_NS);
+    s->open_ns = clock_mono_ns() + clock_backoff_ns(s->attempts++, RETRY_LEAST_NS, RETRY_MOST_NS);
 }
 
 static void lose_engine(struct source *s, dcgmReturn_t result, const char *why)
@@ -267,7 +267,8 @@ static void open_engine(struct source *s)
         return;
     }
     s->ready = true;
-    log_debug("host engine open", LOG_STR("engine", s->d.address), LOG_STR("version", s->d.version));
+    log_debug("host engine open", LOG_STR("engine", s->d.address),
+              LOG_STR("version", s->d.version));
     read_driver_version(s);
     pause_again(s);
     if (!check_engine(s))
@@ -410,8 +411,7 @@ static dcgmReturn_t pause_profiling(struct source *s, bool pause)
     if (result == DCGM_ST_OK) {
         s->paused = pause;
         dcgm_watch_set_paused(s->watch, pause);
-        log_info(pause ? "profiling paused" : "profiling resumed",
-                 LOG_STR("engine", s->d.address));
+        log_info(pause ? "profiling paused" : "profiling resumed", LOG_STR("engine", s->d.address));
     }
     return result;
 }
