@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs about what only DCGM tells: dcgm set ENTITY.FIELD=VALUE ... | dcgm set ENTITY/linkN.state=up |
-// dcgm xid gpu=N code=N | dcgm health gpu=N|entity=E system=THERMAL [result=20] [code=N] [text=T] |
-// dcgm health clear | dcgm peer gpu0 gpu1 STATE | dcgm pause
+// Verbs about what only DCGM tells: dcgm set ENTITY.FIELD=VALUE ... | dcgm set
+// ENTITY/linkN.state=up | dcgm xid gpu=N code=N | dcgm health gpu=N|entity=E system=THERMAL
+// [result=20] [code=N] [text=T] | dcgm health clear | dcgm peer gpu0 gpu1 STATE | dcgm pause
 #include "command_internal.h"
 
 #include <errno.h>

@@ -7,10 +7,10 @@
 struct double_call {
     struct sim_node *node;
     uint32_t symbol;
-    uint32_t gpu;  // SIM_NONE: a call about none
-    int64_t t;     // scenario time of the call; moves on where it was held up
-    int32_t code;  // of a fault that returns one, 0: none
-    bool dropped;  // the connection dies in this call
+    uint32_t gpu; // SIM_NONE: a call about none
+    int64_t t;    // scenario time of the call; moves on where it was held up
+    int32_t code; // of a fault that returns one, 0: none
+    bool dropped; // the connection dies in this call
 };
 
 void double_meet_faults(struct double_call *c);

@@ -85,8 +85,8 @@ static bool parse_word(struct sv text, struct sim_dcgm_value *v)
         const char *name;
         uint32_t shape;
         int64_t i64;
-    } words[] = {{"auto", SIM_DCGM_AUTO, 0},          {"blank", SIM_DCGM_BLANK, 0},
-                 {"not_found", SIM_DCGM_BLANK, 1},    {"not_supported", SIM_DCGM_BLANK, 2},
+    } words[] = {{"auto", SIM_DCGM_AUTO, 0},           {"blank", SIM_DCGM_BLANK, 0},
+                 {"not_found", SIM_DCGM_BLANK, 1},     {"not_supported", SIM_DCGM_BLANK, 2},
                  {"no_permission", SIM_DCGM_BLANK, 3}, {"nan", SIM_DCGM_NAN, 0}};
     for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
         if (!sv_equals(text, sv_from(words[i].name)))
@@ -167,9 +167,20 @@ struct sim_link *sim_find_link(struct sim_node *n, uint32_t key)
 
 int sim_parse_health_system(struct sv text, uint32_t *out, struct error *err)
 {
-    static const char *const names[] = {
-        "PCIE",  "NVLINK", "PMU",    "MCU",               "MEM",            "SM",       "INFOROM",
-        "THERMAL", "POWER", "DRIVER", "NVSWITCH_NONFATAL", "NVSWITCH_FATAL", "CONNECTX", "IMEX"};
+    static const char *const names[] = {"PCIE",
+                                        "NVLINK",
+                                        "PMU",
+                                        "MCU",
+                                        "MEM",
+                                        "SM",
+                                        "INFOROM",
+                                        "THERMAL",
+                                        "POWER",
+                                        "DRIVER",
+                                        "NVSWITCH_NONFATAL",
+                                        "NVSWITCH_FATAL",
+                                        "CONNECTX",
+                                        "IMEX"};
     for (uint32_t i = 0; i < ARRAY_SIZE(names); i++) {
         if (sv_equals(text, sv_from(names[i]))) {
             *out = 1u << i;

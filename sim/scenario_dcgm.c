@@ -63,8 +63,7 @@ static int add_link(struct compile *c, uint32_t owner, uint32_t id, const struct
         return rc;
     atomic_store(&l.state, up);
     d->links[d->link_count++] = l;
-    return add_values(c, SIM_ENTITY_LINK, sim_link_key(owner, id, l.index),
-                      yaml_find(y, "values"));
+    return add_values(c, SIM_ENTITY_LINK, sim_link_key(owner, id, l.index), yaml_find(y, "values"));
 }
 
 static int add_links(struct compile *c, uint32_t owner, uint32_t id, const struct yaml_node *list)
@@ -232,7 +231,7 @@ static int default_links(struct compile *c)
         }
         for (uint32_t peer = 0; peer < n->gpu_count; peer++)
             atomic_store(&n->dcgm.peers[gpu][peer],
-                         gpu == peer                                      ? 6
+                         gpu == peer                                         ? 6
                          : n->gpus[gpu].links > 0 && n->gpus[peer].links > 0 ? 0
                                                                              : 5);
     }
@@ -277,8 +276,9 @@ static int read_words(struct compile *c, const struct yaml_node *y)
 
 int compile_dcgm(struct compile *c, const struct yaml_node *y)
 {
-    static const char *const known[] = {"library",      "engine",   "embedded", "profiling", "owner",
-                                        "slow_connect", "gpu_order", "switches", "cpus",      NULL};
+    static const char *const known[] = {
+        "library",      "engine",    "embedded", "profiling", "owner",
+        "slow_connect", "gpu_order", "switches", "cpus",      NULL};
     int rc = read_order(c, y ? yaml_find(y, "gpu_order") : NULL);
     if (rc == 0)
         rc = default_links(c);

@@ -289,8 +289,8 @@ static bool read_text(const struct sim_node *n, const struct target *at, uint16_
     const struct {
         uint16_t field;
         uint32_t text;
-    } texts[] = {{50, g->name},        {53, g->serial},      {54, g->uuid},
-                 {56, g->inforom_oem}, {57, g->bus_id},      {80, g->inforom_ecc},
+    } texts[] = {{50, g->name},          {53, g->serial},        {54, g->uuid},
+                 {56, g->inforom_oem},   {57, g->bus_id},        {80, g->inforom_ecc},
                  {81, g->inforom_power}, {82, g->inforom_image}, {85, g->vbios}};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (texts[i].field != field)

@@ -145,7 +145,8 @@ const dcgm_field_meta_t *field_find(uint16_t id)
         else
             high = middle;
     }
-    return low < double_field_count && double_fields[low].fieldId == id ? &double_fields[low] : NULL;
+    return low < double_field_count && double_fields[low].fieldId == id ? &double_fields[low]
+                                                                        : NULL;
 }
 
 static _Atomic bool fields_open;

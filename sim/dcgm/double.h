@@ -43,7 +43,7 @@ struct cell {
     bool used;
     uint32_t watches; // that want it
     uint64_t period_ns;
-    uint64_t start_ns; // of the watch; real time, like the next two
+    uint64_t start_ns;           // of the watch; real time, like the next two
     uint64_t last_ns, before_ns; // of the last sample and the one before it
     uint64_t samples;
     double keep_s; // how long samples are kept, 0: no limit
@@ -143,10 +143,10 @@ unsigned int link_id(const struct sim_node *n, const struct sim_link *l);
 
 // --- Values ---
 struct reading {
-    int status;   // ST_OK, or the record's status
-    char type;    // of the field: i d s b t
-    int64_t ts;   // microseconds since 1970, 0 with a status
-    int blank;    // -1: a value; else the offset of the blank (0..3)
+    int status; // ST_OK, or the record's status
+    char type;  // of the field: i d s b t
+    int64_t ts; // microseconds since 1970, 0 with a status
+    int blank;  // -1: a value; else the offset of the blank (0..3)
     int64_t i64;
     double f64;
     char text[256];
@@ -157,8 +157,7 @@ void automatic_read(const struct sim_node *n, const struct target *at, uint16_t 
                     int64_t before, int64_t t, struct reading *out);
 bool field_is_profiling(uint16_t field);
 // A cell's latest, or why there is none (value.c).
-void value_latest(struct call *c, int entity, unsigned int id, uint16_t field,
-                  struct reading *out);
+void value_latest(struct call *c, int entity, unsigned int id, uint16_t field, struct reading *out);
 void value_record(const struct reading *r, uint16_t field, dcgmFieldValue_v1 *out);
 
 // --- Metadata ---

@@ -25,8 +25,8 @@ unsigned int link_id(const struct sim_node *n, const struct sim_link *l)
 static bool is_first(const struct sim_node *n, uint32_t at, int64_t t)
 {
     for (uint32_t i = 0; i < at; i++) {
-        if (n->instances[i].gpu == n->instances[at].gpu && n->instances[i].gi == n->instances[at].gi &&
-            sim_instance_alive(n, i, t))
+        if (n->instances[i].gpu == n->instances[at].gpu &&
+            n->instances[i].gi == n->instances[at].gi && sim_instance_alive(n, i, t))
             return false;
     }
     return true;
@@ -80,9 +80,9 @@ static int find_cpu(const struct sim_node *n, unsigned int id, const struct targ
 {
     for (uint32_t i = 0; i < n->dcgm.cpu_count; i++) {
         const struct sim_cpu *cpu = &n->dcgm.cpus[i];
-        if (out->entity == SIM_ENTITY_CPU ? cpu->id == id
-                                          : id < SIM_CORE_WORDS * 64 &&
-                                                (cpu->cores[id / 64] >> (id % 64) & 1))
+        if (out->entity == SIM_ENTITY_CPU
+                ? cpu->id == id
+                : id < SIM_CORE_WORDS * 64 && (cpu->cores[id / 64] >> (id % 64) & 1))
             return 0;
     }
     return -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of entities and of fields. Names are unique in the engine, and there is room for 64 of each.
+// Groups of entities and of fields. Names are unique in the engine, and there is room for 64 of
+// each.
 #include "double.h"
 
 #include <stdio.h>

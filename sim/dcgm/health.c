@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health watches: what the scenario's incidents say of the entities of a group, for the systems that
-// are watched.
+// Health watches: what the scenario's incidents say of the entities of a group, for the systems
+// that are watched.
 #include "double.h"
 
 #include <stdio.h>

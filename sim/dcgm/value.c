@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what the engine sampled. Records live in this library's memory and are overwritten as soon
-// as the callback has returned.
+// Reading what the engine sampled. Records live in this library's memory and are overwritten as
+// soon as the callback has returned.
 #include "double.h"
 
 #include <math.h>
@@ -15,8 +15,7 @@ static int64_t scenario_time(const struct call *c, uint64_t at_ns)
 {
     if (atomic_load(&c->node->frozen_ns) != INT64_MIN)
         return c->t;
-    return c->t -
-           (int64_t)((sim_wide)(c->now_ns - at_ns) * (int64_t)c->node->rate_ppm / SIM_PPM);
+    return c->t - (int64_t)((sim_wide)(c->now_ns - at_ns) * (int64_t)c->node->rate_ppm / SIM_PPM);
 }
 
 static const struct sim_dcgm_value *own_value(const struct sim_node *n, const struct target *at,
@@ -92,9 +91,9 @@ static void read_xid(const struct call *c, const struct target *at, int64_t sinc
         if (e->type != 8 || e->gpu != at->gpu || e->at_ns < since || e->at_ns > c->t ||
             !(e->flags & SIM_EVENT_NVML))
             continue;
-        if (at->entity == SIM_ENTITY_GPU ? !whole
-                                         : whole || e->gi != at->gi ||
-                                               (at->entity == SIM_ENTITY_GPU_CI && e->ci != at->ci))
+        if (at->entity == SIM_ENTITY_GPU
+                ? !whole
+                : whole || e->gi != at->gi || (at->entity == SIM_ENTITY_GPU_CI && e->ci != at->ci))
             continue;
         out->blank = -1;
         out->i64 = (int64_t)e->data;
@@ -116,8 +115,7 @@ static void fail(struct reading *out, int status)
     out->ts = 0;
 }
 
-void value_latest(struct call *c, int entity, unsigned int id, uint16_t field,
-                  struct reading *out)
+void value_latest(struct call *c, int entity, unsigned int id, uint16_t field, struct reading *out)
 {
     *out = reading_of(field);
     struct cell *cell = cell_find(c->at, entity, id, field);
@@ -313,8 +311,9 @@ static void samples_since(struct since *s, const struct target *at, const struct
         count = 2; // what is known of the times of samples
     for (uint64_t i = count; i-- > skip && !s->b->d->stopped;) {
         uint64_t back = i * cell->period_ns;
-        uint64_t at_ns = i == 0 ? cell->last_ns
-                         : s->c->at->manual ? cell->before_ns : cell->last_ns - back;
+        uint64_t at_ns = i == 0             ? cell->last_ns
+                         : s->c->at->manual ? cell->before_ns
+                                            : cell->last_ns - back;
         struct reading r = reading_of(cell->field);
         int64_t t = scenario_time(s->c, at_ns);
         read_at(s->c, at, cell->field, scenario_time(s->c, at_ns - cell->period_ns), t, &r);
@@ -370,9 +369,9 @@ API(dcgmEntitiesGetLatestValues, dcgmHandle_t handle, dcgmGroupEntityPair_t *ent
             struct reading r = reading_of(fields[k]);
             dcgmFieldValue_v1 record;
             struct target at;
-            bool live = flags & FV_FLAG_LIVE_DATA && !field_is_profiling(fields[k]) &&
-                        target_find(c.node, entities[i].entityGroupId, entities[i].entityId, c.t,
-                                    &at) == 0;
+            bool live =
+                flags & FV_FLAG_LIVE_DATA && !field_is_profiling(fields[k]) &&
+                target_find(c.node, entities[i].entityGroupId, entities[i].entityId, c.t, &at) == 0;
             if (live)
                 read_at(&c, &at, fields[k], c.t, c.t, &r);
             else

@@ -18,8 +18,8 @@ static struct cell *slot_of(struct cell *cells, uint32_t room, int entity, unsig
                             uint16_t field)
 {
     uint32_t at = hash(entity, id, field) & (room - 1);
-    while (cells[at].used && (cells[at].entity != entity || cells[at].id != id ||
-                              cells[at].field != field))
+    while (cells[at].used &&
+           (cells[at].entity != entity || cells[at].id != id || cells[at].field != field))
         at = (at + 1) & (room - 1);
     return &cells[at];
 }

@@ -32,7 +32,8 @@ static bool take_over(struct source_process *s, struct slot *slot)
     struct frame_entity *list = TAKE_PTR(slot->list);
     const struct frame_entities head = slot->list_head;
     const struct frame entities = {.type = FRAME_ENTITIES, .as.entities = {&head, list}};
-    bool alive = source_tell_frame(s, &state) && s->active == slot && source_tell_frame(s, &entities);
+    bool alive =
+        source_tell_frame(s, &state) && s->active == slot && source_tell_frame(s, &entities);
     free(list);
     return alive && s->active == slot;
 }

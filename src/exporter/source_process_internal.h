@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of source_process share: source_process.c (start, restart, failures), source_watch.c
-// (the watchdog), source_probe.c (asking a skipped GPU again), source_config.c (times and copies).
+// What the files of source_process share: source_process.c (start, restart, failures),
+// source_watch.c (the watchdog), source_probe.c (asking a skipped GPU again), source_config.c
+// (times and copies).
 #pragma once
 
 #include "base/buf.h"

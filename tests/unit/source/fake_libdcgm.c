@@ -8,7 +8,8 @@
 EXPORT extern struct fake_libdcgm fake_libdcgm;
 struct fake_libdcgm fake_libdcgm = {
     .handle = 7,
-    .version = FAKE_MAJOR == 4 ? "version:4.6.1;arch:x86_64;buildid:1" : "version:3.3.9;arch:x86_64",
+    .version =
+        FAKE_MAJOR == 4 ? "version:4.6.1;arch:x86_64;buildid:1" : "version:3.3.9;arch:x86_64",
     .engine_version = FAKE_MAJOR == 4 ? "arch:x86_64;version:4.5.2;" : "version:3.1.7;",
 };
 

@@ -50,7 +50,7 @@ static const struct bad bad[] = {
     {"[::1]5555", "not HOST or HOST:PORT"},
     {"[::1]:", "not HOST or HOST:PORT"},
     {"[]:5", "no host"},
-    {"tcp://", "not HOST or HOST:PORT"},
+    {"tcp://", "no host"},
     {"two words", "not the name of a host"},
     {"host/path", "not the name of a host"},
     {"unix://", "not an absolute path"},

@@ -198,10 +198,14 @@ static void versions_are_found_in_the_librarys_text(void **state)
         const char *text, *value;
         unsigned major;
     } rows[] = {
-        {"version:4.6.1;arch:x86_64", "4.6.1", 4}, {"a:b; version : 3.3.9 ;c", "3.3.9", 3},
-        {"versions:1;xversion:2", "", 0},          {"version", "", 0},
-        {"version:", "", 0},                       {"version:x.y", "x.y", 0},
-        {"version:300.1", "300.1", 0},             {"", "", 0},
+        {"version:4.6.1;arch:x86_64", "4.6.1", 4},
+        {"a:b; version : 3.3.9 ;c", "3.3.9", 3},
+        {"versions:1;xversion:2", "", 0},
+        {"version", "", 0},
+        {"version:", "", 0},
+        {"version:x.y", "x.y", 0},
+        {"version:300.1", "300.1", 0},
+        {"", "", 0},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         dcgmVersionInfo_v2 info = {0};
@@ -396,8 +400,8 @@ static void none_is_embedded_beside_one_that_listens(void **state)
          false},
         {DCGM_ST_NO_PERMISSION, 0, FRAME_STATE_NO_PERMISSION, DCGM_ST_NO_PERMISSION,
          "no permission", false},
-        {DCGM_ST_OK, DCGM_ST_CONNECTION_NOT_VALID, FRAME_STATE_FAILED,
-         DCGM_ST_CONNECTION_NOT_VALID, "connection not valid", true},
+        {DCGM_ST_OK, DCGM_ST_CONNECTION_NOT_VALID, FRAME_STATE_FAILED, DCGM_ST_CONNECTION_NOT_VALID,
+         "connection not valid", true},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct fixture f;
