@@ -56,32 +56,39 @@ static bool holding(struct app *a)
     return false;
 }
 
+static void note_published(struct app *a, bool sampled, const struct render_self *self)
+{
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        a->sources[i].published = a->sources[i].published || a->sources[i].inventory.samples > 0;
+    if (self->page_without_owners)
+        log_warn("page is too large with its owners, they are left out", LOG_LIMIT("page"));
+    const char *missing = publisher_selection_error(a->publisher);
+    if (missing[0] != '\0' && sampled)
+        log_warn("not collecting GPU metrics", LOG_STR("reason", missing), LOG_LIMIT(missing));
+}
+
 void app_publish(struct app *a)
 {
-    if (a->inventory.samples > 0 && holding(a))
+    bool sampled = app_has_samples(a);
+    if (sampled && holding(a))
         return;
     if (a->next_config)
-        return; // the inventory already holds the next configuration's fields
+        return; // the inventories already hold the next configuration's fields
     struct render_self self;
     uint64_t now_ns = clock_mono_ns();
-    inventory_expire(&a->inventory, a->config->period_ns, now_ns);
-    app_self(a, &self);
-    const struct device_view view = {
-        .primary = &a->inventory,
-        .sources[DEVICE_SOURCE_NVML] = &a->inventory,
-        .layout = a->inventory.layout,
-    };
-    int r = publisher_publish(a->publisher, a->config, &view, &self, now_ns);
-    if (r < 0)
-        log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
-    else
-        a->samples_published = a->samples_published || a->inventory.samples > 0;
-    if (self.page_without_owners)
-        log_warn("page is too large with its owners, they are left out", LOG_LIMIT("page"));
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        inventory_expire(&a->sources[i].inventory, a->config->period_ns, now_ns);
+    int r = app_view_refresh(a);
+    if (r == 0) {
+        app_self(a, &self);
+        r = publisher_publish(a->publisher, a->config, &a->view, &self, now_ns);
+    }
     a->published_ns = now_ns;
-    const char *missing = publisher_selection_error(a->publisher);
-    if (missing[0] != '\0' && a->inventory.samples > 0)
-        log_warn("not collecting GPU metrics", LOG_STR("reason", missing), LOG_LIMIT(missing));
+    if (r < 0) {
+        log_error("page could not be made, the one before stays", LOG_ERRNO(r), LOG_LIMIT("page"));
+        return;
+    }
+    note_published(a, sampled, &self);
 }
 
 static void on_soon(void *user)
@@ -110,6 +117,7 @@ static void on_tick(void *user)
     bool jobs_changed = a->hpc && hpc_refresh(a->hpc, clock_wall_ns());
     if (jobs_changed)
         publisher_set_jobs(a->publisher, hpc_current(a->hpc));
+    app_plan_progress(a, false);
     if (app_reload_progress(a))
         return;
     if (jobs_changed || clock_mono_ns() - a->published_ns >= a->tick_ns + a->tick_ns / 2)
@@ -193,32 +201,6 @@ static int start_pod_watch(struct app *a, struct error *err)
     return pod_watch_new(a->loop, &config, &a->pod_watch, err);
 }
 
-// --- control requests ---
-
-static int on_admin(void *user, enum admin_command command, struct error *err)
-{
-    struct app *a = user;
-    int r;
-    switch (command) {
-    case ADMIN_RELOAD:
-        return app_reload(a, "admin request", err);
-    case ADMIN_RELEASE:
-        r = source_process_release(a->source);
-        return r < 0 ? error_set(err, r, "the driver is already released") : 0;
-    case ADMIN_ATTACH:
-        r = source_process_attach(a->source);
-        if (r < 0)
-            return error_set(err, r, "the driver is already attached");
-        inventory_forget_absent(
-            &a->inventory); // GPUs taken out while it was released are no evidence
-        return 0;
-    case ADMIN_PAUSE:
-    case ADMIN_RESUME:
-        break;
-    }
-    return error_set(err, -ENOSYS, "DCGM is not in use");
-}
-
 // --- construction ---
 
 static int start_signals(struct app *a, struct error *err)
@@ -255,7 +237,7 @@ static int start_servers(struct app *a, struct error *err)
              LOG_BOOL("web_config", http.web_config_file && http.web_config_file[0]));
     if (a->options->flags.admin_address[0] == '\0')
         return 0;
-    const struct admin_config admin = {a->options->flags.admin_address, on_admin, a};
+    const struct admin_config admin = {a->options->flags.admin_address, app_on_admin, a};
     r = admin_new(a->loop, &admin, &a->admin, err);
     if (r == 0)
         log_info("listening for control requests", LOG_STR("address", admin.address),
@@ -332,6 +314,27 @@ static int start_watching(struct app *a, struct error *err)
     return 0;
 }
 
+// A helper that cannot even be started once is a mistake of whoever installed it.
+static int start_sources(struct app *a, struct error *err)
+{
+    int r = app_control_init(a);
+    if (r == 0)
+        r = app_watch(a, a->config);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++) {
+        struct app_source *s = &a->sources[i];
+        if (!app_source_is_wanted(s) || s->process)
+            continue;
+        r = app_source_start(s, err); // for its message
+        if (r == 0 && app_watch(a, a->config) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int start(struct app *a, struct error *err)
 {
     int r = find_source(a, err);
@@ -346,7 +349,7 @@ static int start(struct app *a, struct error *err)
     if (r == 0)
         r = start_servers(a, err);
     if (r == 0)
-        r = app_source_start(a, err);
+        r = start_sources(a, err);
     if (r == 0)
         r = start_kubelet(a, err);
     if (r == 0)
@@ -369,7 +372,7 @@ int app_new(const struct exporter_options *options, struct exporter_config *conf
     a->config_ok = true;
     a->config_ok_wall_ns = a->started_wall_ns;
     a->held = options->flags.kubernetes;
-    inventory_init(&a->inventory);
+    app_source_init(a);
     log_inert_flags(options);
     if (options->flags.hpc_job_mapping_dir[0] != '\0') {
         int r = hpc_new(options->flags.hpc_job_mapping_dir, &a->hpc);
@@ -403,7 +406,8 @@ void app_free(struct app *a)
 {
     if (!a)
         return;
-    source_process_free(a->source);
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        source_process_free(a->sources[i].process);
     pod_resources_free(a->pods);
     pod_watch_free(a->pod_watch);
     admin_free(a->admin);
@@ -411,13 +415,14 @@ void app_free(struct app *a)
     file_watch_free(a->watch);
     loop_timer_free(a->tick);
     loop_timer_free(a->soon);
+    loop_timer_free(a->control_late);
     for (size_t i = 0; i < APP_SIGNALS; i++)
         loop_signal_free(a->signals[i]);
     publisher_free(a->publisher);
     pod_metadata_free(a->metadata);
     hpc_free(a->hpc);
     loop_free(a->loop);
-    inventory_deinit(&a->inventory);
+    app_source_deinit(a);
     free(a->reasons_logged);
     exporter_config_unref(a->next_config);
     exporter_config_unref(a->config);

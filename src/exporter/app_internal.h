@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory),
-// app_reload.c (a new configuration beside the old), app_self.c (numbers and readiness about
-// ourselves).
+// app_plan.c (which helpers run and what they watch), app_control.c (requests), app_reload.c (a new
+// configuration beside the old), app_missing.c (fields that are not to be had), app_self.c (numbers
+// and readiness about ourselves).
 #pragma once
 
 #include "exporter/app.h"
@@ -12,11 +13,25 @@
 #include "io/file_watch.h"
 #include "exporter/admin.h"
 #include "exporter/routes.h"
+#include "exporter/source_plan.h"
 #include "exporter/source_process.h"
 #include "io/http_server.h"
 #include "kube/pod_resources.h"
 
 #define APP_SIGNALS 4
+
+// One source: its helper and what that has told.
+struct app_source {
+    struct app *app;
+    enum device_source which;
+    struct source_process *process; // NULL: not wanted, or it could not be started
+    struct inventory inventory;
+    uint32_t watch_id;         // of the last WATCH
+    uint32_t sampled_watch_id; // of the last sample
+    size_t watched_fields;
+    bool published; // there has been a page with its samples
+    struct frame_state logged_state;
+};
 
 struct app {
     const struct exporter_options *options;
@@ -24,12 +39,17 @@ struct app {
     struct exporter_config *config;      // in force
     struct exporter_config *next_config; // checked, waiting for its first sample
     uint64_t next_deadline_ns;           // when next_config is taken without one
-    uint32_t watch_id;
-    uint32_t sampled_watch_id; // of the last sample
-    size_t watched_fields;
 
-    struct inventory inventory;
-    struct source_process *source;
+    struct app_source sources[DEVICE_SOURCE_COUNT];
+    struct device_view view;
+    struct source_plan plan; // in force: what the helpers were told
+    uint64_t plan_due_ns;    // when to look again although nothing has happened
+    bool released;           // by request: no helper runs
+    // A command that DCGM's helper was given and an admin client waits for
+    uint32_t control_number;
+    bool control_waits;
+    struct loop_timer *control_late;
+
     struct pod_resources *pods;    // NULL without -k
     struct pod_metadata *metadata; // NULL with pod_watch NULL
     struct pod_watch *pod_watch;   // NULL unless something is asked for that the API server knows
@@ -48,20 +68,48 @@ struct app {
     char source_path[4096];
     uint64_t started_ns, started_wall_ns;
     uint64_t published_ns;
-    bool samples_published; // there has been a page with samples
-    bool held;              // first device page waits for the kubelet and the pods' labels
+    bool held; // first device page waits for the kubelet and the pods' labels
     uint64_t reloads, reload_failures, config_ok_wall_ns;
     bool config_ok;
-    uint64_t reasons_layout; // inventory layout for which missing fields were logged last
+    uint64_t reasons_layout; // of the view for which missing fields were logged last
     uint64_t reasons_due_ns; // when to look again although it is still the same
-    struct frame_state logged_state;
     // One a counter of the config in force: enum frame_status + 1 that was logged last.
     uint8_t *reasons_logged;
 };
 
+static inline const char *app_source_name(const struct app_source *s)
+{
+    return s->which == DEVICE_SOURCE_NVML ? "nvml" : "dcgm";
+}
+
+static inline bool app_source_is_wanted(const struct app_source *s)
+{
+    return s->which == DEVICE_SOURCE_NVML ? s->app->plan.nvml : s->app->plan.dcgm;
+}
+
 // app_source.c
-int must_use app_source_start(struct app *a, struct error *err);
+void app_source_init(struct app *a);
+void app_source_deinit(struct app *a);
+// Starts the helper, with the plan's engine. 0; negative errno with *err.
+int must_use app_source_start(struct app_source *s, struct error *err);
+void app_source_stop(struct app_source *s);
+bool app_has_samples(const struct app *a);
+
+// app_plan.c
+int must_use app_view_refresh(struct app *a);
+// Makes the plan for a configuration and tells all sources what to watch. 0, -ENOMEM.
 int must_use app_watch(struct app *a, const struct exporter_config *config);
+// After news of the devices: tells what has changed.
+void app_plan_progress(struct app *a, bool at_once);
+
+// app_control.c
+int app_on_admin(void *user, enum admin_command command, struct error *err);
+int must_use app_control_init(struct app *a);
+void app_control_done(struct app *a, const struct frame_control_done *done);
+// The helper that was told is gone.
+void app_control_lost(struct app *a);
+
+// app_missing.c
 void app_log_missing(struct app *a);
 
 // app.c

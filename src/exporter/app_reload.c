@@ -96,14 +96,22 @@ int app_reload(struct app *a, const char *why, struct error *err)
     return 0;
 }
 
+// A source that does not answer holds nothing up.
+static bool is_waited_for(const struct app_source *s)
+{
+    return app_source_is_wanted(s) && s->process && !s->app->released && s->watched_fields > 0 &&
+           s->sampled_watch_id != s->watch_id && s->inventory.state.code == FRAME_STATE_READY &&
+           inventory_is_connected(&s->inventory);
+}
+
 bool app_reload_progress(struct app *a)
 {
     if (!a->next_config)
         return false;
-    bool sampled = a->sampled_watch_id == a->watch_id;
-    bool nothing_to_wait_for =
-        a->inventory.state.code != FRAME_STATE_READY || a->watched_fields == 0;
-    if (!sampled && !nothing_to_wait_for && clock_mono_ns() < a->next_deadline_ns)
+    bool waits = false;
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        waits = waits || is_waited_for(&a->sources[i]);
+    if (waits && clock_mono_ns() < a->next_deadline_ns)
         return false;
     exporter_config_unref(a->config);
     a->config = TAKE_PTR(a->next_config);

@@ -44,16 +44,26 @@ static void fill_metadata(const struct app *a, struct render_self *out)
     };
 }
 
-static void fill_helper(const struct app *a, struct render_self *out)
+static void fill_source(const struct app_source *s, struct render_self_source *out)
 {
-    struct source_process_stats s;
-    source_process_get_stats(a->source, &s);
-    out->helper_starts = s.starts;
-    out->helper_crashes = s.crashes;
-    out->helper_hangs = s.hangs;
-    out->helper_protocol_errors = s.protocol_errors;
-    out->helper_running = s.running;
-    out->helper_released = s.released;
+    const struct inventory *inv = &s->inventory;
+    uint64_t sampled_ns = 0;
+    for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
+        if (inv->last_sample_ns[c] > sampled_ns)
+            sampled_ns = inv->last_sample_ns[c];
+    if (sampled_ns > 0)
+        out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
+    out->sample_duration_s = (double)inv->last_duration_ns / (double)NS_PER_S;
+    out->released = s->app->released;
+    if (!s->process)
+        return;
+    struct source_process_stats stats;
+    source_process_get_stats(s->process, &stats);
+    out->starts = stats.starts;
+    out->crashes = stats.crashes;
+    out->hangs = stats.hangs;
+    out->protocol_errors = stats.protocol_errors;
+    out->running = stats.running;
 }
 
 static void fill_http(const struct app *a, struct render_self *out)
@@ -82,7 +92,6 @@ void app_self(const struct app *a, struct render_self *out)
         .started_wall_ns = a->started_wall_ns,
         .version = PODGPU_VERSION,
         .revision = PODGPU_REVISION,
-        .sample_duration_s = (double)a->inventory.last_duration_ns / (double)NS_PER_S,
         .config_ok = a->config_ok,
         .config_last_ok_wall_ns = a->config_ok_wall_ns,
         .config_reloads = a->reloads,
@@ -90,13 +99,8 @@ void app_self(const struct app *a, struct render_self *out)
         .config_duplicates = a->config->counters.duplicates,
         .process_metrics = a->config->exporter_metrics,
     };
-    uint64_t sampled_ns = 0;
-    for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
-        if (a->inventory.last_sample_ns[c] > sampled_ns)
-            sampled_ns = a->inventory.last_sample_ns[c];
-    if (sampled_ns > 0)
-        out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
-    fill_helper(a, out);
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        fill_source(&a->sources[i], &out->sources[i]);
     fill_attribution(a, out);
     fill_metadata(a, out);
     fill_http(a, out);
@@ -104,30 +108,43 @@ void app_self(const struct app *a, struct render_self *out)
         process_stats_read(&out->process);
 }
 
-static void source_condition(const struct app *a, struct ready_condition *c)
+// Whether it has nothing to sample, and so will never send one.
+static bool is_idle(const struct app_source *s)
 {
-    const struct frame_state *s = &a->inventory.state;
-    bool nothing = s->code == FRAME_STATE_READY && a->watched_fields == 0;
-    bool sampled = a->samples_published || nothing;
-    bool known_absent =
-        a->logged_state.code != FRAME_STATE_READY && a->logged_state.text[0] != '\0';
-    struct source_process_stats stats;
-    source_process_get_stats(a->source, &stats);
-    c->name = "source nvml";
-    c->ok = sampled || known_absent || stats.released;
-    if (stats.released)
+    if (!inventory_is_connected(&s->inventory))
+        return false;
+    if (s->watched_fields == 0)
+        return true;
+    bool listed = s->inventory.generation > 0, any = s->which == DEVICE_SOURCE_NVML;
+    for (size_t i = 0; i < s->inventory.entity_count; i++)
+        any = any || s->inventory.entities[i].info.kind >= FRAME_ENTITY_SWITCH;
+    return listed && !any && s->app->plan.gpus == 0;
+}
+
+static void source_condition(const struct app_source *s, struct ready_condition *c)
+{
+    static const char *const names[] = {"source nvml", "source dcgm"};
+    const struct frame_state *state = &s->inventory.state;
+    bool idle = is_idle(s), released = s->app->released;
+    bool absent = s->logged_state.code != FRAME_STATE_READY && s->logged_state.text[0] != '\0';
+    struct source_process_stats stats = {0};
+    if (s->process)
+        source_process_get_stats(s->process, &stats);
+    c->name = names[s->which];
+    c->ok = s->published || idle || absent || released;
+    if (released)
         sv_copy(c->text, sizeof(c->text), SV("released on request, until POST /-/attach"));
-    else if (known_absent)
-        sv_copy(c->text, sizeof(c->text), sv_from(s->text));
-    else if (!sampled && stats.starts > 1)
+    else if (absent)
+        sv_copy(c->text, sizeof(c->text), sv_from(state->text));
+    else if (!c->ok && stats.starts > 1)
         (void)snprintf(c->text, sizeof(c->text),
                        "no sample yet: its process ended or was ended %llu times",
                        (unsigned long long)(stats.starts - (stats.running ? 1 : 0)));
-    else
+    else if (idle)
         sv_copy(c->text, sizeof(c->text),
-                nothing   ? SV("no fields to sample")
-                : sampled ? SV("sampling")
-                          : SV("no sample yet"));
+                s->watched_fields == 0 ? SV("no fields to sample") : SV("no devices to sample"));
+    else
+        sv_copy(c->text, sizeof(c->text), s->published ? SV("sampling") : SV("no sample yet"));
 }
 
 static void kubelet_condition(const struct app *a, struct ready_condition *c)
@@ -161,7 +178,9 @@ size_t app_conditions(void *user, struct ready_condition *out)
     const struct app *a = user;
     size_t n = 0;
     memset(out, 0, READY_CONDITIONS_MAX * sizeof(*out));
-    source_condition(a, &out[n++]);
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        if (app_source_is_wanted(&a->sources[i]))
+            source_condition(&a->sources[i], &out[n++]);
     if (a->pods)
         kubelet_condition(a, &out[n++]);
     if (a->pod_watch)

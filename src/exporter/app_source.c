@@ -1,82 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each helper's frames go to its own inventory; what of them people should know goes to the log.
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "exporter/app_internal.h"
+#include "exporter/source_argv.h"
 
-#define REASONS_PERIOD_NS (10 * NS_PER_S)
+// An engine that starts in the helper brings the driver up on each GPU first.
+#define DCGM_DEADLINES 3
 
-static int compare_ids(const void *a, const void *b)
-{
-    uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
-    return (x > y) - (x < y);
-}
+// --- States ---
 
-// Rows of type label become constant text of the page. scratch has room for every row of the
-// configuration.
-static void mark_labels(struct app *a, const struct exporter_config *config, uint16_t *scratch)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < config->counters.count; i++)
-        if (config->counters.rows[i].type == COUNTER_LABEL)
-            scratch[count++] = config->counters.rows[i].field->id;
-    inventory_set_labels(&a->inventory, scratch, count);
-}
-
-// Tells the source and the inventory which fields to keep: the configuration's, each once,
-// ascending.
-int app_watch(struct app *a, const struct exporter_config *config)
-{
-    uint16_t *fields = calloc(config->counters.count + 1, sizeof(*fields));
-    if (!fields)
-        return -ENOMEM;
-    size_t count = 0;
-    for (size_t i = 0; i < config->counters.count; i++)
-        if (config->counters.rows[i].field->id < FIELD_EXP_FIRST)
-            fields[count++] = config->counters.rows[i].field->id;
-    qsort(fields, count, sizeof(*fields), compare_ids);
-    size_t unique = 0;
-    for (size_t i = 0; i < count; i++)
-        if (unique == 0 || fields[unique - 1] != fields[i])
-            fields[unique++] = fields[i];
-    struct frame_watch watch = {
-        .watch_id = ++a->watch_id, .count = (uint32_t)unique, .gpus = UINT64_MAX};
-    a->watched_fields = unique;
-    for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
-        watch.period_ns[c] = config->period_ns[c];
-    int r = inventory_set_fields(&a->inventory, fields, unique, watch.watch_id);
-    if (r == 0)
-        r = source_process_watch(a->source, &watch, fields);
-    mark_labels(a, config, fields); // reuses the memory of fields
-    free(fields);
-    return r;
-}
-
-static void log_state(struct app *a, const struct frame_state *state)
+static void log_state_nvml(struct app_source *s, const struct frame_state *state)
 {
     if (state->code == FRAME_STATE_READY)
         log_info("gpu driver is ready", LOG_STR("driver", state->driver_version),
                  LOG_STR("nvml", state->library_version), LOG_STR("library", state->library_path));
-    else if (state->code != a->logged_state.code || a->logged_state.driver_version[0] == '\0')
+    else if (state->code != s->logged_state.code || s->logged_state.driver_version[0] == '\0')
         log_warn("no gpu metrics for now", LOG_STR("source", "nvml"),
                  LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
                  LOG_LIMIT(frame_state_text(state->code)));
-    a->logged_state = *state;
 }
 
-// Of each GPU that is down, and each instance that is down alone.
-static void log_devices(const struct inventory *inv)
+static void log_profiling(const struct frame_state *logged, const struct frame_state *state)
 {
-    uint64_t gpus = 0, gpus_up = 0, instances = 0;
+    if (state->paused != logged->paused)
+        log_info(state->paused ? "profiling is paused" : "profiling goes on",
+                 LOG_STR("source", "dcgm"));
+    if (state->profiling_code != logged->profiling_code && state->profiling_code != 0)
+        log_warn("profiling fields are not to be had", LOG_STR("source", "dcgm"),
+                 LOG_I64("code", state->profiling_code), LOG_STR("detail", state->text),
+                 LOG_LIMIT("profiling"));
+}
+
+static void log_state_dcgm(struct app_source *s, const struct frame_state *state)
+{
+    const struct frame_state *logged = &s->logged_state;
+    bool first = logged->code == FRAME_STATE_READY && logged->engine[0] == '\0';
+    if (state->code == FRAME_STATE_READY) {
+        if (logged->code != state->code || strcmp(logged->engine, state->engine) != 0)
+            log_info("dcgm host engine is in use", LOG_STR("engine", state->engine),
+                     LOG_STR("version", state->library_version),
+                     LOG_STR("library", state->library_path));
+        log_profiling(logged, state);
+    } else if (first || state->code != logged->code) {
+        log_warn("no dcgm host engine for now", LOG_STR("source", "dcgm"),
+                 LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
+                 LOG_LIMIT(frame_state_text(state->code)));
+    }
+}
+
+static void log_state(struct app_source *s, const struct frame_state *state)
+{
+    if (s->which == DEVICE_SOURCE_NVML)
+        log_state_nvml(s, state);
+    else
+        log_state_dcgm(s, state);
+    s->logged_state = *state;
+}
+
+// --- Devices, events ---
+
+// Of each GPU that is down, and each instance that is down alone.
+static void log_devices(const struct app_source *s)
+{
+    const struct inventory *inv = &s->inventory;
+    uint64_t gpus = 0, gpus_up = 0, instances = 0, others = 0;
     for (size_t i = 0; i < inv->entity_count; i++) {
         const struct inventory_entity *e = &inv->entities[i];
         bool is_gpu = e->info.kind == FRAME_ENTITY_GPU;
+        if (!inventory_is_of_gpu(e)) {
+            others++;
+            continue;
+        }
         gpus += is_gpu;
         gpus_up += is_gpu && e->up;
-        instances += !is_gpu;
+        instances += e->info.kind == FRAME_ENTITY_GPU_I;
         if (e->up || (!is_gpu && !inv->entities[e->info.parent].up))
             continue;
         struct buf key = BUF_INIT(256);
@@ -86,8 +87,9 @@ static void log_devices(const struct inventory *inv)
                  LOG_LIMIT(buf_cstr(&key)));
         buf_deinit(&key);
     }
-    log_info("devices listed", LOG_U64("gpus", gpus), LOG_U64("available", gpus_up),
-             LOG_U64("mig_instances", instances));
+    log_info("devices listed", LOG_STR("source", app_source_name(s)), LOG_U64("gpus", gpus),
+             LOG_U64("available", gpus_up), LOG_U64("mig_instances", instances),
+             LOG_U64("others", others));
 }
 
 static void log_events(const struct inventory *inv, const struct frame *frame)
@@ -107,11 +109,16 @@ static void log_events(const struct inventory *inv, const struct frame *frame)
     }
 }
 
-static void on_sample(struct app *a, const struct frame_sample *sample)
+// --- Frames ---
+
+static void on_sample(struct app_source *s, const struct frame_sample *sample)
 {
-    if (sample->watch_id != a->watch_id)
+    struct app *a = s->app;
+    if (sample->watch_id != s->watch_id)
         return;
-    a->sampled_watch_id = sample->watch_id;
+    bool first = s->sampled_watch_id != sample->watch_id;
+    s->sampled_watch_id = sample->watch_id;
+    app_plan_progress(a, first);
     if (app_reload_progress(a))
         return;
     app_log_missing(a);
@@ -120,112 +127,157 @@ static void on_sample(struct app *a, const struct frame_sample *sample)
 
 static void on_frame(void *user, const struct frame *frame)
 {
-    struct app *a = user;
+    struct app_source *s = user;
+    struct app *a = s->app;
     if (frame->type == FRAME_STATE)
-        log_state(a, frame->as.state);
-    if (inventory_apply(&a->inventory, frame) < 0) {
+        log_state(s, frame->as.state);
+    if (inventory_apply(&s->inventory, frame) < 0) {
         log_error("out of memory while taking a sample", LOG_LIMIT("inventory"));
         return;
     }
     if (frame->type == FRAME_ENTITIES)
-        log_devices(&a->inventory);
+        log_devices(s);
     if (frame->type == FRAME_EVENTS)
-        log_events(&a->inventory, frame);
+        log_events(&s->inventory, frame);
+    if (frame->type == FRAME_CONTROL_DONE)
+        app_control_done(a, frame->as.control_done);
     if (frame->type == FRAME_ENTITIES && a->pods)
         pod_resources_kick(a->pods); // ids that named no device may do so now
-    if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS)
+    if (frame->type == FRAME_STATE || frame->type == FRAME_ENTITIES)
+        app_plan_progress(a, true);
+    if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS || frame->type == FRAME_HEALTH)
         app_publish_soon(a);
     if (frame->type == FRAME_SAMPLE)
-        on_sample(a, frame->as.sample.head);
+        on_sample(s, frame->as.sample.head);
 }
 
-static void log_down(const char *reason, const char *call, bool driver_hung)
+static void log_down(const struct app_source *s, const char *reason, const char *call,
+                     bool driver_hung)
 {
+    const char *name = app_source_name(s);
     if (strcmp(reason, "released") == 0)
-        log_info("gpu driver is released", LOG_STR("source", "nvml"));
+        log_info("gpu driver is released", LOG_STR("source", name));
     else if (call && call[0])
-        log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
+        log_warn("gpu source process ended", LOG_STR("source", name), LOG_STR("reason", reason),
                  LOG_STR("call", call), LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
     else
-        log_warn("gpu source process ended", LOG_STR("source", "nvml"), LOG_STR("reason", reason),
+        log_warn("gpu source process ended", LOG_STR("source", name), LOG_STR("reason", reason),
                  LOG_BOOL("driver_hung", driver_hung), LOG_LIMIT(reason));
+}
+
+// True when the page shows it at once.
+static bool mark_nvml(struct inventory *inv, const char *reason, uint32_t index, bool driver_hung)
+{
+    if (driver_hung)
+        inventory_mark_down(inv, UINT32_MAX, "driver_hung");
+    else if (strcmp(reason, "hung") == 0 && index != UINT32_MAX)
+        inventory_mark_down(inv, index, "hung");
+    else if (strcmp(reason, "released") == 0)
+        inventory_mark_down(inv, UINT32_MAX, "released");
+    else
+        return false; // it costs one sample at most: the last values stand until they are too old
+    return true;
 }
 
 static void on_down(void *user, const char *reason, uint32_t index, const char *call,
                     bool driver_hung)
 {
-    struct app *a = user;
-    log_down(reason, call, driver_hung);
-    if (driver_hung)
-        inventory_mark_down(&a->inventory, UINT32_MAX, "driver_hung");
-    else if (strcmp(reason, "hung") == 0 && index != UINT32_MAX)
-        inventory_mark_down(&a->inventory, index, "hung");
-    else if (strcmp(reason, "released") == 0)
-        inventory_mark_down(&a->inventory, UINT32_MAX, "released");
-    else
-        return; // it costs one sample at most: the last values stand until they are too old
-    app_publish(a);
+    struct app_source *s = user;
+    log_down(s, reason, call, driver_hung);
+    if (s->which == DEVICE_SOURCE_DCGM) {
+        // What came through an engine is not shown longer than that is there.
+        inventory_disconnect(&s->inventory);
+        app_control_lost(s->app);
+    } else if (!mark_nvml(&s->inventory, reason, index, driver_hung)) {
+        return;
+    }
+    app_publish(s->app);
 }
 
-int app_source_start(struct app *a, struct error *err)
+// --- Life ---
+
+void app_source_init(struct app *a)
 {
+    device_view_init(&a->view);
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++) {
+        struct app_source *s = &a->sources[i];
+        s->app = a;
+        s->which = (enum device_source)i;
+        inventory_init(&s->inventory);
+        s->inventory.ends_at_once = s->which == DEVICE_SOURCE_DCGM;
+    }
+}
+
+void app_source_deinit(struct app *a)
+{
+    device_view_deinit(&a->view);
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        inventory_deinit(&a->sources[i].inventory);
+    source_plan_deinit(&a->plan);
+}
+
+// What podgpu-source dcgm is told beside what all are; words has room for SOURCE_EXTRA_MAX and
+// NULL.
+static void add_engine(const struct app *a, const char **words)
+{
+    const struct exporter_flags *f = &a->options->flags;
+    size_t n = 0;
+    for (size_t i = 0; i < a->plan.address_count; i++) {
+        words[n++] = "--connect";
+        words[n++] = a->plan.addresses[i];
+    }
+    if (a->plan.embed) {
+        words[n++] = "--embed";
+        words[n++] = "yes";
+    }
+    if (f->enable_dcgm_log && strcmp(f->dcgm_log_level, "NONE") != 0) {
+        words[n++] = "--dcgm-log";
+        words[n++] = f->dcgm_log_level;
+    }
+    words[n] = NULL;
+}
+
+int app_source_start(struct app_source *s, struct error *err)
+{
+    const struct app *a = s->app;
+    const struct exporter_flags *f = &a->options->flags;
+    bool nvml = s->which == DEVICE_SOURCE_NVML;
+    const char *words[SOURCE_EXTRA_MAX + 1] = {NULL};
+    if (!nvml)
+        add_engine(a, words);
     const struct source_process_config config = {
         .path = a->source_path,
-        .source = "nvml",
-        .library = a->options->flags.nvml_library,
-        .kmsg_path = a->options->flags.kmsg_path,
+        .source = app_source_name(s),
+        .library = nvml ? f->nvml_library : f->dcgm_library,
+        .kmsg_path = nvml ? f->kmsg_path : "",
+        .extra = words,
         .log_json = a->options->log_format == LOG_FORMAT_JSON,
         .log_debug = a->options->log_level == LOG_LEVEL_DEBUG,
-        .call_deadline_ns = a->options->flags.call_deadline_ns,
+        .call_deadline_ns = nvml ? f->call_deadline_ns : DCGM_DEADLINES * f->call_deadline_ns,
         .frame = on_frame,
         .down = on_down,
-        .user = a,
+        .user = s,
     };
-    int r = source_process_new(a->loop, &config, &a->source, err);
-    if (r < 0)
-        return r;
-    r = app_watch(a, a->config);
-    return r < 0 ? error_set(err, r, "out of memory") : 0;
+    return source_process_new(a->loop, &config, &s->process, err);
 }
 
-// The worst status of a field over all devices that answer: what keeps it from being there at all,
-// or FRAME_OK.
-static enum frame_status field_reason(const struct inventory *inv, const struct field_info *field)
+void app_source_stop(struct app_source *s)
 {
-    enum frame_status reason = FRAME_NO_DATA;
-    for (size_t i = 0; i < inv->entity_count; i++) {
-        enum frame_status s = inventory_field_status(inv, &inv->entities[i], field->id);
-        if (s == FRAME_OK)
-            return FRAME_OK;
-        if (s != FRAME_NO_DATA && s != FRAME_LOST)
-            reason = s;
-    }
-    return reason;
+    source_process_free(TAKE_PTR(s->process));
+    inventory_deinit(&s->inventory);
+    inventory_init(&s->inventory);
+    s->inventory.ends_at_once = s->which == DEVICE_SOURCE_DCGM;
+    s->watched_fields = 0;
+    s->published = false;
+    s->logged_state = (struct frame_state){0};
+    if (s->which == DEVICE_SOURCE_DCGM)
+        app_control_lost(s->app);
 }
 
-// A known name that these GPUs can't give is told once, with its reason.
-void app_log_missing(struct app *a)
+bool app_has_samples(const struct app *a)
 {
-    uint64_t now_ns = clock_mono_ns();
-    bool seen = a->reasons_layout == a->inventory.layout && now_ns < a->reasons_due_ns;
-    if (a->inventory.entity_count == 0 || seen)
-        return;
-    a->reasons_layout = a->inventory.layout;
-    a->reasons_due_ns = now_ns + REASONS_PERIOD_NS;
-    const struct counter_list *counters = &a->config->counters;
-    if (!a->reasons_logged)
-        a->reasons_logged = calloc(counters->count + 1, 1);
-    if (!a->reasons_logged)
-        return;
-    for (size_t i = 0; i < counters->count; i++) {
-        const struct counter *c = &counters->rows[i];
-        bool exporters = c->field->id >= FIELD_EXP_FIRST; // dcgm-exporter's own, no reading
-        enum frame_status reason =
-            exporters ? FRAME_NEEDS_DCGM : field_reason(&a->inventory, c->field);
-        if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
-            continue;
-        a->reasons_logged[i] = (uint8_t)(reason + 1);
-        log_info("field is not available here", LOG_STR("field", c->name),
-                 LOG_STR("reason", exporters ? "not_implemented" : frame_status_text(reason)));
-    }
+    bool any = false;
+    for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
+        any = any || a->sources[i].inventory.samples > 0;
+    return any;
 }

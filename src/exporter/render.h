@@ -31,13 +31,15 @@ struct render_owners {
 struct render_self {
     uint64_t started_wall_ns;
     const char *version, *revision;
-    uint64_t sample_last_wall_ns; // of the newest sample; 0: none
-    double sample_duration_s;
-    uint64_t helper_starts, helper_crashes, helper_hangs, helper_protocol_errors;
-    bool helper_running, helper_released;
-    bool attribution_on;      // -k
-    bool attribution_up;      // the kubelet answered last time
-    double attribution_age_s; // of the map in use; < 0: none
+    struct render_self_source {
+        uint64_t sample_last_wall_ns; // of the newest sample; 0: none
+        double sample_duration_s;
+        uint64_t starts, crashes, hangs, protocol_errors; // of its helper
+        bool running, released;
+    } sources[DEVICE_SOURCE_COUNT]; // shown where the view has the source
+    bool attribution_on;            // -k
+    bool attribution_up;            // the kubelet answered last time
+    double attribution_age_s;       // of the map in use; < 0: none
     uint64_t attribution_polls, attribution_failures, attribution_rate_limited;
     size_t attribution_unknown_ids, attribution_superseded_ids, attribution_rows;
     struct render_self_metadata {

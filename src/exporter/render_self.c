@@ -6,7 +6,10 @@
 #include "base/num.h"
 #include "exporter/render_internal.h"
 
-#define NVML "source=\"nvml\""
+static const char *const source_labels[DEVICE_SOURCE_COUNT] = {
+    [DEVICE_SOURCE_NVML] = "source=\"nvml\"",
+    [DEVICE_SOURCE_DCGM] = "source=\"dcgm\"",
+};
 
 enum self_kind {
     SELF_U64,
@@ -19,7 +22,10 @@ enum self_kind {
 
 enum self_when {
     SELF_ALWAYS,
-    SELF_SAMPLED,           // some sample has come
+    SELF_NVML,              // the view has that source
+    SELF_DCGM,              //
+    SELF_NVML_SAMPLED,      // and some sample has come
+    SELF_DCGM_SAMPLED,      //
     SELF_ATTRIBUTION,       // -k
     SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
     SELF_METADATA,          // pod labels or UIDs are asked for
@@ -34,14 +40,22 @@ static const struct self_row {
 } rows[] = {
 #define AT(member) offsetof(struct render_self, member)
     {RENDER_START_TIME, NULL, AT(started_wall_ns), SELF_WALL, SELF_ALWAYS},
-    {RENDER_LAST_SAMPLE_TIMESTAMP, NVML, AT(sample_last_wall_ns), SELF_WALL, SELF_SAMPLED},
-    {RENDER_SAMPLE_DURATION, NVML, AT(sample_duration_s), SELF_DOUBLE, SELF_SAMPLED},
-    {RENDER_ERRORS, NVML ",code=\"crashed\"", AT(helper_crashes), SELF_U64, SELF_ALWAYS},
-    {RENDER_ERRORS, NVML ",code=\"hung\"", AT(helper_hangs), SELF_U64, SELF_ALWAYS},
-    {RENDER_ERRORS, NVML ",code=\"protocol\"", AT(helper_protocol_errors), SELF_U64, SELF_ALWAYS},
-    {RENDER_HELPER_STARTS, NVML, AT(helper_starts), SELF_U64, SELF_ALWAYS},
-    {RENDER_HELPER_RUNNING, NVML, AT(helper_running), SELF_BOOL, SELF_ALWAYS},
-    {RENDER_HELPER_RELEASED, NVML, AT(helper_released), SELF_BOOL, SELF_ALWAYS},
+#define OF(source) "source=\"" source "\""
+#define BOTH(family, more, member, kind, when)                                                     \
+    {family, OF("nvml") more, AT(sources[DEVICE_SOURCE_NVML].member), kind, SELF_NVML##when},      \
+    {                                                                                              \
+        family, OF("dcgm") more, AT(sources[DEVICE_SOURCE_DCGM].member), kind, SELF_DCGM##when     \
+    }
+    BOTH(RENDER_LAST_SAMPLE_TIMESTAMP, "", sample_last_wall_ns, SELF_WALL, _SAMPLED),
+    BOTH(RENDER_SAMPLE_DURATION, "", sample_duration_s, SELF_DOUBLE, _SAMPLED),
+    BOTH(RENDER_ERRORS, ",code=\"crashed\"", crashes, SELF_U64, ),
+    BOTH(RENDER_ERRORS, ",code=\"hung\"", hangs, SELF_U64, ),
+    BOTH(RENDER_ERRORS, ",code=\"protocol\"", protocol_errors, SELF_U64, ),
+    BOTH(RENDER_HELPER_STARTS, "", starts, SELF_U64, ),
+    BOTH(RENDER_HELPER_RUNNING, "", running, SELF_BOOL, ),
+    BOTH(RENDER_HELPER_RELEASED, "", released, SELF_BOOL, ),
+#undef BOTH
+#undef OF
     {RENDER_ATTRIBUTION_UP, NULL, AT(attribution_up), SELF_BOOL, SELF_ATTRIBUTION},
     {RENDER_ATTRIBUTION_AGE, NULL, AT(attribution_age_s), SELF_DOUBLE, SELF_ATTRIBUTION_KNOWN},
     {RENDER_ATTRIBUTION_POLLS, NULL, AT(attribution_polls), SELF_U64, SELF_ATTRIBUTION},
@@ -132,13 +146,24 @@ void render_self_build(struct render_layout *l)
         build_header(l, others[i]);
 }
 
-static bool is_shown(const struct render_self *self, enum self_when when)
+static bool has_source(const struct render_input *in, enum device_source source, bool sampled)
 {
+    return in->view->sources[source] &&
+           (!sampled || in->self->sources[source].sample_last_wall_ns > 0);
+}
+
+static bool is_shown(const struct render_input *in, enum self_when when)
+{
+    const struct render_self *self = in->self;
     switch (when) {
     case SELF_ALWAYS:
         return true;
-    case SELF_SAMPLED:
-        return self->sample_last_wall_ns > 0;
+    case SELF_NVML:
+    case SELF_NVML_SAMPLED:
+        return has_source(in, DEVICE_SOURCE_NVML, when == SELF_NVML_SAMPLED);
+    case SELF_DCGM:
+    case SELF_DCGM_SAMPLED:
+        return has_source(in, DEVICE_SOURCE_DCGM, when == SELF_DCGM_SAMPLED);
     case SELF_ATTRIBUTION:
         return self->attribution_on;
     case SELF_ATTRIBUTION_KNOWN:
@@ -176,21 +201,21 @@ static void add_value(const struct render_self *self, const struct self_row *row
     }
 }
 
-static size_t add_rows(const struct render_layout *l, const struct render_self *self,
+static size_t add_rows(const struct render_layout *l, const struct render_input *in,
                        struct buf *out)
 {
     size_t added = 0;
     bool any = false;
     enum render_family_id begun = RENDER_FAMILY_COUNT;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (!is_shown(self, (enum self_when)rows[i].when))
+        if (!is_shown(in, (enum self_when)rows[i].when))
             continue;
         if (!any || rows[i].family != begun)
             render_add_span(l, l->self_headers[rows[i].family], out);
         any = true;
         begun = rows[i].family;
         render_add_span(l, l->self_lines[i], out);
-        add_value(self, &rows[i], out);
+        add_value(in->self, &rows[i], out);
         buf_add_char(out, '\n');
         added++;
     }
@@ -208,30 +233,56 @@ static void add_line(const struct render_layout *l, enum render_family_id family
     buf_add_char(out, '\n');
 }
 
-// What the layout and the inventory tell of themselves.
-static size_t add_others(const struct render_layout *l, const struct inventory *inv, bool released,
+static bool is_up(const struct inventory *inv, bool released)
+{
+    return inventory_is_connected(inv) && !released;
+}
+
+static const char *state_of(const struct inventory *inv, bool released)
+{
+    if (released)
+        return "released";
+    return inv->state_known ? frame_state_text((enum frame_state_code)inv->state.code) : "unknown";
+}
+
+// Two families, a line a source in each.
+static size_t add_sources(const struct render_layout *l, const struct render_input *in,
+                          struct buf *out)
+{
+    size_t added = 0;
+    for (unsigned state = 0; state < 2; state++) {
+        enum render_family_id family = state ? RENDER_SOURCE_STATE_INFO : RENDER_SOURCE_UP;
+        render_add_span(l, l->self_headers[family], out);
+        for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++) {
+            const struct inventory *inv = in->view->sources[i];
+            bool released = in->self->sources[i].released;
+            if (!inv)
+                continue;
+            buf_add_str(out, render_families[family].name);
+            buf_add_char(out, '{');
+            buf_add_str(out, source_labels[i]);
+            if (state)
+                text_add_label(out, "state", sv_from(state_of(inv, released)));
+            buf_add_str(out, state || is_up(inv, released) ? "} 1\n" : "} 0\n");
+            added++;
+        }
+    }
+    return added;
+}
+
+// What the layout and the sources tell of themselves.
+static size_t add_others(const struct render_layout *l, const struct render_input *in,
                          struct buf *out)
 {
     add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", l->selection_error[0] == '\0', out);
     add_line(l, RENDER_SERIES_DROPPED, true, "{reason=\"duplicate\"} ", l->duplicates, out);
     add_line(l, RENDER_SERIES_DROPPED, false, "{reason=\"holders\"} ", l->copies_dropped, out);
-    bool up = inv->state_known && inv->state.code == FRAME_STATE_READY && !released;
-    add_line(l, RENDER_SOURCE_UP, true, "{" NVML "} ", up, out);
-    const char *state =
-        inv->state_known ? frame_state_text((enum frame_state_code)inv->state.code) : "unknown";
-    if (released)
-        state = "released";
-    render_add_span(l, l->self_headers[RENDER_SOURCE_STATE_INFO], out);
-    buf_add_str(out, render_families[RENDER_SOURCE_STATE_INFO].name);
-    buf_add_str(out, "{" NVML);
-    text_add_label(out, "state", sv_from(state));
-    buf_add_str(out, "} 1\n");
-    return 5;
+    return 3 + add_sources(l, in, out);
 }
 
 size_t render_self_add(const struct render_layout *l, const struct render_input *in,
                        struct buf *out)
 {
-    size_t added = add_others(l, in->view->primary, in->self->helper_released, out);
-    return added + add_rows(l, in->self, out);
+    size_t added = add_others(l, in, out);
+    return added + add_rows(l, in, out);
 }

@@ -57,8 +57,8 @@ struct fixture *fixture_new(const char *csv, const char *devices)
         .started_wall_ns = FIXTURE_WALL_NS,
         .version = "1.2.3",
         .revision = "abc",
-        .sample_last_wall_ns = FIXTURE_WALL_NS + 1500 * NS_PER_MS,
-        .sample_duration_s = 0.25,
+        .sources[DEVICE_SOURCE_NVML].sample_last_wall_ns = FIXTURE_WALL_NS + 1500 * NS_PER_MS,
+        .sources[DEVICE_SOURCE_NVML].sample_duration_s = 0.25,
         .config_ok = true,
         .config_last_ok_wall_ns = FIXTURE_WALL_NS,
         .attribution_age_s = -1,
@@ -397,8 +397,8 @@ void fixture_fill(struct fixture *f)
 
 static void fill_self(struct render_self *s)
 {
-    s->helper_starts = 1;
-    s->helper_running = true;
+    s->sources[DEVICE_SOURCE_NVML].starts = 1;
+    s->sources[DEVICE_SOURCE_NVML].running = true;
     s->attribution_on = s->attribution_up = true;
     s->attribution_age_s = 0.5;
     s->metadata = (struct render_self_metadata){.on = true, .up = true, .pods = 12, .failures = 3};

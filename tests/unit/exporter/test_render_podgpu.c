@@ -247,14 +247,14 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
         .started_wall_ns = FIXTURE_WALL_NS,
         .version = "1.2.3",
         .revision = "abc",
-        .sample_last_wall_ns = FIXTURE_WALL_NS + 1500 * NS_PER_MS,
-        .sample_duration_s = 0.25,
-        .helper_starts = 1,
-        .helper_crashes = 2,
-        .helper_hangs = 3,
-        .helper_protocol_errors = 4,
-        .helper_running = true,
-        .helper_released = true,
+        .sources[DEVICE_SOURCE_NVML].sample_last_wall_ns = FIXTURE_WALL_NS + 1500 * NS_PER_MS,
+        .sources[DEVICE_SOURCE_NVML].sample_duration_s = 0.25,
+        .sources[DEVICE_SOURCE_NVML].starts = 1,
+        .sources[DEVICE_SOURCE_NVML].crashes = 2,
+        .sources[DEVICE_SOURCE_NVML].hangs = 3,
+        .sources[DEVICE_SOURCE_NVML].protocol_errors = 4,
+        .sources[DEVICE_SOURCE_NVML].running = true,
+        .sources[DEVICE_SOURCE_NVML].released = true,
         .attribution_on = true,
         .attribution_up = true,
         .attribution_age_s = 0.5,
@@ -377,12 +377,12 @@ static void test_a_driver_that_is_released_is_not_up(void **state)
     struct frame_state ready = {.code = FRAME_STATE_READY};
     struct frame frame = {.type = FRAME_STATE, .as.state = &ready};
     assert_int_equal(inventory_apply(&f->inventory, &frame), 0);
-    f->self.helper_released = true;
+    f->self.sources[DEVICE_SOURCE_NVML].released = true;
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
     assert_true(fixture_has_line(f, "podgpu_exporter_source_up{source=\"nvml\"} 0"));
     assert_true(fixture_has_line(
         f, "podgpu_exporter_source_state_info{source=\"nvml\",state=\"released\"} 1"));
-    f->self.helper_released = false;
+    f->self.sources[DEVICE_SOURCE_NVML].released = false;
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
     assert_true(fixture_has_line(f, "podgpu_exporter_source_up{source=\"nvml\"} 1"));
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "exporter/app_internal.h"
+
+#define REASONS_PERIOD_NS (10 * NS_PER_S)
+
+// The worst status of a field over all devices that answer: what keeps it from being there at all,
+// or FRAME_OK.
+static enum frame_status field_reason(const struct device_view *view,
+                                      const struct field_info *field)
+{
+    enum frame_status reason = FRAME_NO_DATA;
+    for (size_t i = 0; i < view->primary->entity_count; i++) {
+        enum frame_status s = device_view_status(view, i, field->id);
+        if (s == FRAME_OK)
+            return FRAME_OK;
+        if (s != FRAME_NO_DATA && s != FRAME_LOST)
+            reason = s;
+    }
+    return reason;
+}
+
+// A known name that these GPUs can't give is told once, with its reason.
+void app_log_missing(struct app *a)
+{
+    uint64_t now_ns = clock_mono_ns();
+    bool seen = a->reasons_layout == a->view.layout && now_ns < a->reasons_due_ns;
+    if (a->view.primary->entity_count == 0 || seen)
+        return;
+    a->reasons_layout = a->view.layout;
+    a->reasons_due_ns = now_ns + REASONS_PERIOD_NS;
+    const struct counter_list *counters = &a->config->counters;
+    if (!a->reasons_logged)
+        a->reasons_logged = calloc(counters->count + 1, 1);
+    if (!a->reasons_logged)
+        return;
+    for (size_t i = 0; i < counters->count; i++) {
+        const struct counter *c = &counters->rows[i];
+        if (c->field->id >= FIELD_EXP_FIRST) // dcgm-exporter's own, no reading
+            continue;
+        enum frame_status reason = field_reason(&a->view, c->field);
+        if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
+            continue;
+        a->reasons_logged[i] = (uint8_t)(reason + 1);
+        log_info("field is not available here", LOG_STR("field", c->name),
+                 LOG_STR("reason", frame_status_text(reason)));
+    }
+}
