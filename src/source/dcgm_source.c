@@ -45,7 +45,6 @@ struct source {
     struct frame_state state; // as sent last
     struct frame_watch wish;  // as received last
     struct buf frame, extra;
-    char driver_version[80];
     bool ready; // an engine is open
     bool told;  // a state has been sent
     bool paused;
@@ -92,13 +91,8 @@ static void send_hello(struct source *s)
 
 static void send_entities(struct source *s)
 {
-    struct frame_entities head = {.generation = s->devices.generation, .count = s->devices.count};
     buf_reset(&s->frame);
-    size_t start = frame_begin(&s->frame, FRAME_ENTITIES);
-    buf_add(&s->frame, &head, sizeof(head));
-    for (uint32_t i = 0; i < s->devices.count; i++)
-        buf_add(&s->frame, &s->devices.list[i].record, sizeof(s->devices.list[i].record));
-    frame_end(&s->frame, start);
+    dcgm_devices_write(&s->devices, &s->frame);
     check_output(s, output_send(&s->output, FRAME_ENTITIES, &s->frame));
 }
 
@@ -116,7 +110,7 @@ static void update_state(struct source *s, enum frame_state_code code, int32_t v
     sv_copy(state.library_version, sizeof(state.library_version), sv_from(s->d.version));
     sv_copy(state.library_path, sizeof(state.library_path), sv_from(s->d.path));
     sv_copy(state.engine, sizeof(state.engine), sv_from(s->d.address));
-    memcpy(state.driver_version, s->driver_version, sizeof(state.driver_version));
+    memcpy(state.driver_version, s->devices.driver_version, sizeof(state.driver_version));
     if (s->told && memcmp(&state, &s->state, sizeof(state)) == 0)
         return;
     s->state = state;
@@ -136,6 +130,7 @@ static void close_engine(struct source *s)
 {
     dcgm_watch_forget(s->watch);
     dcgm_health_forget(s->health);
+    dcgm_devices_forget(&s->devices);
     dcgm_engine_close(&s->d);
     s->ready = s->armed = false;
     s->failures = 0;
@@ -163,25 +158,6 @@ static bool check_engine(struct source *s)
     if (s->ready && s->d.lost)
         lose_engine(s, DCGM_ST_CONNECTION_NOT_VALID, "the connection to the host engine is gone");
     return s->ready;
-}
-
-// All GPUs of a node have one driver; its version stands with any of them.
-static void read_driver_version(struct source *s)
-{
-    static dcgmDeviceAttributes_v3 attributes;
-    unsigned int ids[DCGM_MAX_NUM_DEVICES];
-    int count = 0;
-    memset(s->driver_version, 0, sizeof(s->driver_version));
-    if (dcgm_call(&s->d, dcgmGetAllDevices, s->d.engine, ids, &count) != DCGM_ST_OK || count <= 0)
-        return;
-    attributes = (dcgmDeviceAttributes_v3){.version = dcgmDeviceAttributes_version3};
-    if (dcgm_call_gpu(&s->d, ids[0], dcgmGetDeviceAttributes, s->d.engine, ids[0], &attributes) !=
-        DCGM_ST_OK)
-        return;
-    const char *text = attributes.identifiers.driverVersion;
-    struct sv version = {text, strnlen(text, sizeof(attributes.identifiers.driverVersion))};
-    if (!sv_starts_with(version, SV("<<<"))) // blank
-        sv_copy(s->driver_version, sizeof(s->driver_version), version);
 }
 
 // The engine is made to do what is wanted of it.
@@ -218,6 +194,7 @@ static void walk(struct source *s, bool is_new)
     if (result != DCGM_ST_OK)
         log_warn("entities of the host engine are not known", LOG_I64("code", result),
                  LOG_STR("reason", dcgm_result_text(result)), LOG_LIMIT("walk"));
+    refresh_state(s);
     if (changed || is_new) {
         log_debug("entities of the host engine", LOG_U64("entities", s->devices.count));
         send_entities(s);
@@ -269,11 +246,7 @@ static void open_engine(struct source *s)
     s->ready = true;
     log_debug("host engine open", LOG_STR("engine", s->d.address),
               LOG_STR("version", s->d.version));
-    read_driver_version(s);
     pause_again(s);
-    if (!check_engine(s))
-        return;
-    refresh_state(s);
     walk(s, true);
 }
 
@@ -310,6 +283,7 @@ static void check_read(struct source *s, dcgmReturn_t result)
     if (is_of_another_engine(result) && s->failures == 1) {
         dcgm_watch_forget(s->watch);
         dcgm_health_forget(s->health);
+        dcgm_devices_forget(&s->devices);
         walk(s, true);
     } else if (s->failures >= FAILURES_MOST) {
         lose_engine(s, result, dcgm_result_text(result));
