@@ -8,8 +8,6 @@
 
 #include "base/map.h"
 
-#define FIELD_CLOCK_REASONS 112
-
 // DCGM's sentinels for "no value" (dcgm_structs.h).
 #define BLANK_I32 INT64_C(0x7ffffff0)
 #define BLANK_I64 INT64_C(0x7ffffffffffffff0)
@@ -180,7 +178,7 @@ static bool is_mask(const struct inventory_value *v)
 
 static int take_clocks(struct exp_counts *c, const struct inventory *inv)
 {
-    size_t slot = inventory_field_index(inv, FIELD_CLOCK_REASONS);
+    size_t slot = inventory_field_index(inv, FIELD_CLOCKS_EVENT_REASONS);
     int result = 0;
     for (size_t i = 0; i < inv->entity_count && slot != SIZE_MAX; i++) {
         const struct inventory_entity *e = &inv->entities[i];

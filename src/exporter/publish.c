@@ -40,6 +40,7 @@ struct publisher {
     uint64_t metadata_version;     // owners were made with
     const struct hpc_jobs *jobs;
     bool jobs_changed;
+    struct exp_counts *exp;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
     uint64_t owners_layout;          // layout of the view that the owners were made for
@@ -109,6 +110,11 @@ void publisher_set_pods(struct publisher *p, struct pod_devices *rows)
     p->rows = rows ? pod_devices_ref(rows) : NULL;
     pod_devices_unref(old);
     p->rows_changed = true;
+}
+
+void publisher_set_exp(struct publisher *p, struct exp_counts *exp)
+{
+    p->exp = exp;
 }
 
 void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata)
@@ -319,6 +325,7 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .owners = &owners,
         .self = self,
         .now_ns = now_ns,
+        .exp = p->exp,
     };
     struct page page;
     r = make_page_that_fits(p, &in, &owners, self, &page);

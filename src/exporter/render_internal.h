@@ -33,7 +33,7 @@ struct render_samples {
 #define RENDER_EXP_LABELS 2
 
 // A sample's labels with room for them: `,name="value"` goes to these places, in bytes from the
-// start of labels. Item i is of the device of item i of layout.own.
+// start of labels. Item i is of the device of item i of the family's list (render_samples_of).
 struct render_exp_sample {
     struct render_span labels;
     uint32_t at[RENDER_EXP_LABELS];
@@ -258,15 +258,15 @@ enum render_code render_value_code(const struct inventory_value *value);
 
 // What was there or missing of a sample: at is its place in codes.
 void render_note(struct render_layout *l, size_t at, enum render_code code);
-// A line of one of dcgm-exporter's own counters: sample is a position in layout.own; a label whose
-// value has no .ptr is left out.
+// A line of one of dcgm-exporter's own counters: sample is a position in the family's list; a label
+// whose value has no .ptr is left out.
 void render_add_exp_line(const struct render_layout *l, const struct render_device_family *f,
                          size_t sample, const struct sv values[RENDER_EXP_LABELS], int64_t number,
                          struct buf *out);
 
 // --- render_exp.c ---
 // Appends a family of dcgm-exporter's own counters, its header first, and notes a code for each
-// sample of layout.own. Returns the count of lines.
+// sample of its list. Returns the count of lines.
 size_t render_exp_add(struct render_layout *l, const struct render_device_family *f,
                       const struct render_input *in, struct buf *out);
 

@@ -135,16 +135,21 @@ static int exp_push(struct render_exp_samples *list, const struct render_exp_sam
     return 0;
 }
 
-// The same subject once more for each of dcgm-exporter's own counters.
-static int add_exp_samples(struct work *w, struct render_subject subject)
+// The same subject once more for each of dcgm-exporter's own counters that are asked for and whose
+// list this is.
+static int add_exp_samples(struct work *w, const struct render_samples *list,
+                           struct render_subject subject)
 {
     struct render_layout *l = w->layout;
     for (size_t i = 0; i < RENDER_EXP_COUNT; i++) {
-        if (!w->exp[i])
+        uint16_t field = (uint16_t)(FIELD_EXP_FIRST + i);
+        bool board = w->in->config->options->mig_board_once &&
+                     (field == FIELD_EXP_HEALTH || field == FIELD_EXP_P2P);
+        if (!w->exp[i] || list != (board ? &l->board : &l->own))
             continue;
         struct render_places places = {0};
         struct render_exp_sample s = {.labels.at = (uint32_t)l->text.len};
-        subject.extras = render_exp_labels((uint16_t)(FIELD_EXP_FIRST + i));
+        subject.extras = render_exp_labels(field);
         render_labels_add(&w->labels, &subject, &l->text, &places);
         if (l->text.error)
             return l->text.error;
@@ -188,7 +193,7 @@ static int add_sample(struct work *w, struct render_samples *list, size_t entity
         return 0;
     }
     r = samples_push(list, &s);
-    return r == 0 && list == &l->own ? add_exp_samples(w, subject) : r;
+    return r == 0 ? add_exp_samples(w, list, subject) : r;
 }
 
 // One copy a job, or one without; *copies bounds them all together.
@@ -356,6 +361,14 @@ static bool is_exp(const struct counter *c)
            c->type != COUNTER_LABEL;
 }
 
+// Whether samples are the GPU's: --mig-board-fields=once shows them once.
+static bool is_of_board(const struct counter *c)
+{
+    if (is_exp(c)) // an instance has XIDs and clock events of its own
+        return c->field->id == FIELD_EXP_HEALTH || c->field->id == FIELD_EXP_P2P;
+    return c->field->level != FIELD_LEVEL_GPU_I && c->field->level != FIELD_LEVEL_GPU_CI;
+}
+
 static void note_exp(struct work *w)
 {
     const struct counter_list *counters = &w->in->config->counters;
@@ -436,7 +449,7 @@ static void add_family(struct render_layout *l, const struct render_input *in,
         .field = field,
         .slot = slot == SIZE_MAX ? NO_SLOT : (uint32_t)slot,
         .horizon_ns = inventory_horizon_ns(in->config->period_ns[field->cost]),
-        .board = field->level != FIELD_LEVEL_GPU_I && field->level != FIELD_LEVEL_GPU_CI,
+        .board = is_of_board(c),
         .label = c->type == COUNTER_LABEL,
         .exp = is_exp(c),
         .elsewhere = is_elsewhere(field),

@@ -9,14 +9,6 @@
 #define ENGINE_SOCKET "unix:///tmp/nv-hostengine"
 #define ENGINE_ADDRESS "localhost:5555"
 
-#define FIELD_CLOCKS_EVENT_REASONS 112
-#define FIELD_EXP_XID_COUNT 9001
-#define FIELD_EXP_CLOCK_COUNT 9002
-#define FIELD_EXP_HEALTH 9003
-#define FIELD_EXP_P2P 9004
-#define FIELD_EXP_CLOCK_TOTAL 9005
-#define FIELD_EXP_XID_TOTAL 9006
-
 struct work {
     const struct exporter_options *options;
     const struct device_view *view;

@@ -74,8 +74,15 @@ extern const size_t field_name_table_count;
 
 // From here on: dcgm-exporter's own counters; they are in the table too, typed FIELD_I64.
 #define FIELD_EXP_FIRST 9001
+#define FIELD_EXP_XID_COUNT 9001
+#define FIELD_EXP_CLOCK_COUNT 9002
+#define FIELD_EXP_HEALTH 9003
+#define FIELD_EXP_P2P 9004
+#define FIELD_EXP_CLOCK_TOTAL 9005
+#define FIELD_EXP_XID_TOTAL 9006
 
 #define FIELD_XID_ERRORS 230
+#define FIELD_CLOCKS_EVENT_REASONS 112
 
 // NULL when unknown. Static storage.
 const struct field_info *field_find(uint16_t id);
