@@ -104,7 +104,7 @@ static const char *reason_of(const struct render_device_family *f,
     case RENDER_CODE_BLANK:
         return "blank";
     case RENDER_CODE_UNSEEN:
-        return f->field->id >= FIELD_EXP_FIRST ? "not_implemented" : "not_watched";
+        return "not_watched";
     case RENDER_CODE_ELSEWHERE:
         return frame_status_text(FRAME_NEEDS_DCGM);
     case RENDER_CODE_SHOWN:

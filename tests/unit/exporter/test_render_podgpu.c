@@ -191,7 +191,7 @@ static void test_fields_say_where_they_come_from_or_why_they_do_not(void **state
             MISSING("DCGM_FI_DEV_GPU_TEMP", "no_permission", "0", U0)
                 MISSING("DCGM_FI_PROF_SM_ACTIVE", "needs_gpm", "0", U0)
                     MISSING("DCGM_FI_DEV_CPU_UTIL_TOTAL", "needs_dcgm", "", "")
-                        MISSING("DCGM_EXP_GPU_HEALTH_STATUS", "not_implemented", "0", U0));
+                        MISSING("DCGM_EXP_GPU_HEALTH_STATUS", "needs_dcgm", "0", U0));
     // A value that comes takes its reason away.
     fixture_i64(f, 0, GPU_TEMP, 42);
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
