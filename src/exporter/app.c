@@ -335,6 +335,18 @@ static int start_sources(struct app *a, struct error *err)
     return 0;
 }
 
+static int start_counting(struct app *a)
+{
+    const struct exporter_flags *f = &a->options->flags;
+    int r = exp_counts_new(&a->exp);
+    if (r < 0)
+        return r;
+    exp_counts_set_windows(a->exp, (uint64_t)f->xid_window_ms * NS_PER_MS,
+                           (uint64_t)f->clock_window_ms * NS_PER_MS);
+    publisher_set_exp(a->publisher, a->exp);
+    return 0;
+}
+
 static int start(struct app *a, struct error *err)
 {
     int r = find_source(a, err);
@@ -343,6 +355,8 @@ static int start(struct app *a, struct error *err)
     r = loop_new(&a->loop);
     if (r == 0)
         r = publisher_new(a->options, &a->publisher);
+    if (r == 0)
+        r = start_counting(a);
     if (r < 0)
         return error_set(err, r, "start failed: %s", strerror(-r));
     r = start_signals(a, err);
@@ -419,6 +433,7 @@ void app_free(struct app *a)
     for (size_t i = 0; i < APP_SIGNALS; i++)
         loop_signal_free(a->signals[i]);
     publisher_free(a->publisher);
+    exp_counts_free(a->exp);
     pod_metadata_free(a->metadata);
     hpc_free(a->hpc);
     loop_free(a->loop);

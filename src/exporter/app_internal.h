@@ -42,6 +42,7 @@ struct app {
 
     struct app_source sources[DEVICE_SOURCE_COUNT];
     struct device_view view;
+    struct exp_counts *exp;
     struct source_plan plan; // in force: what the helpers were told
     uint64_t plan_due_ns;    // when to look again although nothing has happened
     bool released;           // by request: no helper runs

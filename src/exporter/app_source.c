@@ -135,6 +135,8 @@ static void on_frame(void *user, const struct frame *frame)
         log_error("out of memory while taking a sample", LOG_LIMIT("inventory"));
         return;
     }
+    if (exp_counts_take(a->exp, &s->inventory, frame) < 0)
+        log_error("out of memory while counting events", LOG_LIMIT("counts"));
     if (frame->type == FRAME_ENTITIES)
         log_devices(s);
     if (frame->type == FRAME_EVENTS)

@@ -4,20 +4,46 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/macros.h"
 #include "base/sv.h"
 
-// Without these there is no driver to speak of, or not this GPU.
+static bool is_one_of(const char *call, const char *const *calls)
+{
+    while (*calls && strcmp(call, *calls) != 0)
+        calls++;
+    return *calls != NULL;
+}
+
+// Without these there is no driver to speak of, or not this GPU. Of DCGM most are: an engine is
+// connected to, listed and read by a few calls for all.
 static bool is_essential(const char *call)
 {
-    static const char *const calls[] = {
-        "nvmlInit",           "nvmlInitWithFlags",          "nvmlShutdown",
-        "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID",
+    static const char *const nvml[] = {
+        "nvmlInit",
+        "nvmlInitWithFlags",
+        "nvmlShutdown",
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetUUID",
+        NULL,
     };
-    for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
-        if (strcmp(call, calls[i]) == 0)
-            return true;
-    return false;
+    static const char *const dcgm_extras[] = {
+        "dcgmGetNvLinkLinkStatus",
+        "dcgmGetNvLinkP2PStatus",
+        "dcgmGetCpuHierarchy",
+        "dcgmGetCpuHierarchy_v2",
+        "dcgmGetGpuInstanceHierarchy",
+        "dcgmGetGpuStatus",
+        "dcgmHealthSet_v2",
+        "dcgmHealthCheck",
+        "dcgmProfGetSupportedMetricGroups",
+        "dcgmProfPause",
+        "dcgmProfResume",
+        NULL,
+    };
+    struct sv name = sv_from(call);
+    if (sv_starts_with(name, SV("dcgm")) || sv_starts_with(name, SV("Dcgm")))
+        return !is_one_of(call, dcgm_extras);
+    return is_one_of(call, nvml);
 }
 
 static void remove_row(struct source_blame *b, uint32_t at)

@@ -169,7 +169,18 @@ static void send_sample(uint32_t count)
     free(list);
 }
 
-// --- WATCH in ---
+// --- WATCH, CONTROL in ---
+
+// What it was told is done; resuming fails.
+static void answer_control(const struct frame_control *control)
+{
+    struct frame_control_done done = {.number = control->number};
+    if (control->command == FRAME_COMMAND_RESUME) {
+        done.code = -30;
+        sv_copy(done.text, sizeof(done.text), SV("in use"));
+    }
+    send_frame(FRAME_CONTROL_DONE, &done, sizeof(done), NULL, 0);
+}
 
 // Takes what has come within wait_ms; true when it was a WATCH.
 static bool take_watch(int wait_ms)
@@ -190,6 +201,10 @@ static bool take_watch(int wait_ms)
     const char *what = "";
     int r;
     while ((r = frame_reader_next(&self.reader, &f, &what)) == 1) {
+        if (f.type == FRAME_CONTROL) {
+            answer_control(f.as.control);
+            continue;
+        }
         self.watch_id = f.as.watch.head->watch_id;
         taken = true;
     }

@@ -54,6 +54,8 @@ struct fixture {
     uint64_t samples;
     struct frame_entity entities[8];
     uint32_t entity_count;
+    struct frame_control_done done[8];
+    size_t done_count;
     // What to do when it comes
     bool free_at_frame, free_at_down, release_at_frame;
 };
@@ -106,6 +108,8 @@ static void on_frame(void *user, const struct frame *frame)
         for (uint32_t i = 0; i < f->entity_count && i < ARRAY_SIZE(f->entities); i++)
             f->entities[i] = frame->as.entities.list[i];
     }
+    if (frame->type == FRAME_CONTROL_DONE && f->done_count < ARRAY_SIZE(f->done))
+        f->done[f->done_count++] = *frame->as.control_done;
     if (f->free_at_frame)
         end(f);
     if (f->release_at_frame) {
@@ -407,6 +411,65 @@ static void a_helper_that_does_not_read_holds_one_watch_and_hangs(void **state)
     run_until(f, has_watch, 2000);
     assert_int_equal(f->down_count, 1);
     assert_down(f, 0, "hung", UINT32_MAX, "", false);
+}
+
+static bool has_done(struct fixture *f)
+{
+    return f->done_count >= f->n;
+}
+
+static void what_the_helper_is_told_to_do_is_answered_by_number(void **state)
+{
+    struct fixture *f = *state;
+    start(f, OPENING "loop 2\n", 10 * NS_PER_S, &quick);
+    assert_int_equal(source_process_control(f->process, FRAME_COMMAND_PAUSE, 41), 0);
+    watch(f, 7, NS_PER_S); // behind it, and neither takes the other's place
+    assert_int_equal(source_process_control(f->process, FRAME_COMMAND_RESUME, 42), 0);
+    watch(f, 8, NS_PER_S);
+    run_until(f, has_done, 2);
+    run_until(f, has_watch, 8);
+    assert_int_equal(f->done[0].number, 41);
+    assert_int_equal(f->done[0].code, 0);
+    assert_int_equal(f->done[1].number, 42);
+    assert_int_equal(f->done[1].code, -30);
+    assert_string_equal(f->done[1].text, "in use");
+}
+
+static void what_a_helper_does_not_take_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    start(f, "hello\nstate 0\npause\n", 10 * NS_PER_S, &quick);
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < 100000; i++) // until the socket is full
+        r = source_process_control(f->process, FRAME_COMMAND_PAUSE, i);
+    assert_int_equal(r, -EBUSY);
+    assert_int_equal(source_process_release(f->process), 0);
+    assert_int_equal(source_process_control(f->process, FRAME_COMMAND_PAUSE, 1), -ENOTCONN);
+}
+
+static void further_words_stand_on_its_command_line(void **state)
+{
+    struct fixture *f = *state;
+    write_file(f, "script", OPENING "loop 2\n");
+    const char *const extra[] = {"--connect", "localhost:5555", "--embed", "yes", NULL};
+    const struct source_process_config config = {
+        .path = fake_source,
+        .source = "dcgm",
+        .library = f->dir,
+        .extra = extra,
+        .call_deadline_ns = 10 * NS_PER_S,
+        .frame = on_frame,
+        .down = on_down,
+        .user = f,
+        .timing = quick,
+    };
+    struct error err = ERROR_INIT;
+    assert_int_equal(source_process_new(f->loop, &config, &f->process, &err), 0);
+    watch(f, 7, NS_PER_S);
+    run_until(f, has_samples, 1);
+    const char *starts = read_file(f, "starts");
+    assert_non_null(strstr(starts, "dcgm --library"));
+    assert_non_null(strstr(starts, " --connect localhost:5555 --embed yes\n"));
 }
 
 // --- Ends ---
@@ -942,6 +1005,9 @@ int main(int argc, char **argv)
         T(the_helper_gets_its_five_descriptors_only),
         T(a_new_watch_reaches_the_running_helper_and_each_new_one),
         T(a_helper_that_does_not_read_holds_one_watch_and_hangs),
+        T(what_the_helper_is_told_to_do_is_answered_by_number),
+        T(what_a_helper_does_not_take_is_refused),
+        T(further_words_stand_on_its_command_line),
         T(the_first_restart_comes_at_once_the_second_with_backoff),
         T(backoff_doubles_up_to_its_ceiling),
         T(a_helper_that_lived_long_enough_is_replaced_at_once_again),
