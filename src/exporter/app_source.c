@@ -266,9 +266,7 @@ int app_source_start(struct app_source *s, struct error *err)
 void app_source_stop(struct app_source *s)
 {
     source_process_free(TAKE_PTR(s->process));
-    inventory_deinit(&s->inventory);
-    inventory_init(&s->inventory);
-    s->inventory.ends_at_once = s->which == DEVICE_SOURCE_DCGM;
+    inventory_reset(&s->inventory);
     s->watched_fields = 0;
     s->published = false;
     s->logged_state = (struct frame_state){0};

@@ -135,13 +135,17 @@ static void join(const struct inventory *primary, const struct inventory *other,
     }
 }
 
+static uint64_t layout_of(const struct inventory *inv)
+{
+    return inv ? inv->layout : 0;
+}
+
 static bool is_as_seen(const struct device_view *v, const struct inventory *primary,
                        const struct inventory *const *sources)
 {
-    bool same = v->seen_primary == primary && v->layout > 0;
+    bool same = v->seen_primary == primary;
     for (size_t s = 0; s < DEVICE_SOURCE_COUNT && same; s++)
-        same =
-            v->seen_sources[s] == sources[s] && v->seen[s] == (sources[s] ? sources[s]->layout : 0);
+        same = v->seen_sources[s] == sources[s] && v->seen_layouts[s] == layout_of(sources[s]);
     return same;
 }
 
@@ -168,7 +172,7 @@ int device_view_refresh(struct device_view *v, const struct inventory *nvml,
     v->seen_primary = failed ? NULL : primary;
     memcpy(v->seen_sources, sources, sizeof(sources));
     for (size_t s = 0; s < DEVICE_SOURCE_COUNT; s++)
-        v->seen[s] = sources[s] ? sources[s]->layout : 0;
+        v->seen_layouts[s] = layout_of(sources[s]);
     v->layout++;
     return failed ? -ENOMEM : 0;
 }

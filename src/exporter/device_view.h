@@ -26,9 +26,9 @@ struct device_view {
     // Private
     uint32_t *twins; // per entity of primary: index in the other inventory, UINT32_MAX: none; owned
     size_t twin_count;
-    uint64_t seen[DEVICE_SOURCE_COUNT];
-    const struct inventory *seen_primary;
+    const struct inventory *seen_primary; // NULL: not joined
     const struct inventory *seen_sources[DEVICE_SOURCE_COUNT];
+    uint64_t seen_layouts[DEVICE_SOURCE_COUNT];
 };
 
 void device_view_init(struct device_view *v);

@@ -70,6 +70,15 @@ void inventory_deinit(struct inventory *inv)
     inventory_init(inv);
 }
 
+void inventory_reset(struct inventory *inv)
+{
+    uint64_t layout = inv->layout + 1;
+    bool ends_at_once = inv->ends_at_once;
+    inventory_deinit(inv);
+    inv->layout = layout;
+    inv->ends_at_once = ends_at_once;
+}
+
 // --- Fields ---
 
 struct field_set {

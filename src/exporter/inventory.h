@@ -89,6 +89,9 @@ struct inventory {
 
 void inventory_init(struct inventory *inv);
 void inventory_deinit(struct inventory *inv);
+// The source is not in use any more: all is forgotten, as after inventory_init, but ends_at_once;
+// layout grows.
+void inventory_reset(struct inventory *inv);
 // Takes the fields to keep (ascending, each once); values of fields kept over a reload survive. 0,
 // -ENOMEM (nothing changed).
 int must_use inventory_set_fields(struct inventory *inv, const uint16_t *fields, size_t count,

@@ -220,6 +220,27 @@ static void layout_grows_with_either_inventory_and_else_stays(void **st)
     assert_int_equal(f->view.layout, ++layout);
 }
 
+static void an_inventory_that_was_reset_is_joined_anew(void **st)
+{
+    struct fixture *f = *st;
+    LIST(&f->nvml, 1, gpu(0, "GPU-a", ""), gpu(1, "GPU-b", ""));
+    LIST(&f->dcgm, 1, gpu(0, "GPU-b", ""), gpu(1, "GPU-a", ""));
+    join(f);
+    assert_twin(f, 0, 1);
+    uint64_t layout = f->dcgm.layout;
+    inventory_reset(&f->dcgm);
+    assert_true(f->dcgm.layout > layout);
+    assert_true(f->dcgm.ends_at_once);
+    assert_false(inventory_is_connected(&f->dcgm));
+    assert_int_equal(f->dcgm.entity_count, 0);
+    assert_int_equal(f->dcgm.field_count, 0);
+    assert_null(device_view_entity(&f->view, 0, DEVICE_SOURCE_DCGM)); // not joined again yet
+    LIST(&f->dcgm, 1, gpu(0, "GPU-a", ""), gpu(1, "GPU-b", ""));
+    join(f);
+    assert_twin(f, 0, 0);
+    assert_twin(f, 1, 1);
+}
+
 // --- Which value ---
 
 // What a source has of GR_ACTIVE: a status; or one of these.
@@ -591,6 +612,7 @@ int main(void)
         T(instances_are_joined_below_their_gpu_by_their_ids),
         T(nvml_is_primary_once_it_has_listed_a_gpu),
         T(layout_grows_with_either_inventory_and_else_stays),
+        T(an_inventory_that_was_reset_is_joined_anew),
         T(nvmls_value_while_it_is_there_else_dcgms_else_the_best_reason),
         T(alone_dcgm_is_taken_as_it_is),
         T(a_device_that_is_down_at_the_primary_shows_nothing),
