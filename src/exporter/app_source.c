@@ -94,6 +94,11 @@ static void log_devices(const struct app_source *s)
 
 static void log_events(const struct inventory *inv, const struct frame *frame)
 {
+    static const char *const origins[FRAME_EVENT_ORIGIN_END] = {
+        [FRAME_EVENT_NVML] = "driver event",
+        [FRAME_EVENT_KMSG] = "kernel log",
+        [FRAME_EVENT_DCGM] = "host engine",
+    };
     for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
         const struct frame_event *event = &frame->as.events.list[i];
         const struct inventory_entity *e = inventory_event_entity(inv, frame, i);
@@ -103,7 +108,7 @@ static void log_events(const struct inventory *inv, const struct frame *frame)
         buf_add_fmt(&key, "%u %u %s", event->xid, e->info.index, e->info.uuid);
         log_warn("xid error", LOG_U64("gpu", e->info.index), LOG_STR("uuid", e->info.uuid),
                  LOG_U64("xid", event->xid), LOG_U64("count", (uint64_t)event->repeats + 1),
-                 LOG_STR("from", event->origin == FRAME_EVENT_KMSG ? "kernel log" : "driver event"),
+                 LOG_STR("from", origins[event->origin]),
                  LOG_STR("detail", event->text), LOG_LIMIT(buf_cstr(&key)));
         buf_deinit(&key);
     }

@@ -196,6 +196,7 @@ struct frame_sample {
 enum frame_event_origin {
     FRAME_EVENT_NVML = 1,
     FRAME_EVENT_KMSG,
+    FRAME_EVENT_DCGM,
     FRAME_EVENT_ORIGIN_END,
 };
 
@@ -208,7 +209,7 @@ struct frame_event {
     uint32_t reserved;
     uint64_t taken_ns; // CLOCK_MONOTONIC
     uint64_t wall_ns;  // since 1970
-    char text[160];    // kernel line, cut and sanitised; "" from NVML
+    char text[160];    // kernel line, cut and sanitised; "" from NVML and DCGM
 };
 
 struct frame_events {

@@ -102,7 +102,6 @@ bool dcgm_result_is_of_engine(dcgmReturn_t result)
 bool dcgm_result_is_lack(dcgmReturn_t result)
 {
     switch (result) {
-    case DCGM_ST_NOT_CONFIGURED:
     case DCGM_ST_NOT_SUPPORTED:
     case DCGM_ST_VER_MISMATCH:
     case DCGM_ST_NO_DATA:
