@@ -108,8 +108,8 @@ static void log_events(const struct inventory *inv, const struct frame *frame)
         buf_add_fmt(&key, "%u %u %s", event->xid, e->info.index, e->info.uuid);
         log_warn("xid error", LOG_U64("gpu", e->info.index), LOG_STR("uuid", e->info.uuid),
                  LOG_U64("xid", event->xid), LOG_U64("count", (uint64_t)event->repeats + 1),
-                 LOG_STR("from", origins[event->origin]),
-                 LOG_STR("detail", event->text), LOG_LIMIT(buf_cstr(&key)));
+                 LOG_STR("from", origins[event->origin]), LOG_STR("detail", event->text),
+                 LOG_LIMIT(buf_cstr(&key)));
         buf_deinit(&key);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it works: three questions, each with its time. What stands in the engine for them (a group with
-// health watches, groups and a field group for XIDs) is made anew when the list of devices or the
-// wish is another, and else left alone.
+// How it works: three questions, each with its time. What stands in the engine for them (a group
+// with health watches, groups and a field group for XIDs) is made anew when the list of devices or
+// the wish is another, and else left alone.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -175,8 +175,8 @@ bool dcgm_health_listens(const struct dcgm_health *h)
     return h->xids.watched;
 }
 
-// Of a question that was not answered: what the loop is to know. Groups that the engine does not know
-// are made anew with the next read: it was started again behind its connection.
+// Of a question that was not answered: what the loop is to know. Groups that the engine does not
+// know are made anew with the next read: it was started again behind its connection.
 static dcgmReturn_t settle(struct dcgm_health *h, dcgmReturn_t result, const char *what)
 {
     if (result == DCGM_ST_OK || result == DCGM_ST_MEMORY || dcgm_result_is_of_engine(result))
@@ -191,8 +191,8 @@ static dcgmReturn_t mend(struct dcgm_health *h)
 {
     if (!h->broken)
         return DCGM_ST_OK;
-    const uint64_t periods[FIELD_CLASS_COUNT] = {[FIELD_CLASS_MEDIUM] = h->medium_ns,
-                                                 [FIELD_CLASS_SLOW] = h->slow_ns};
+    const uint64_t periods[FIELD_CLASS_COUNT] = {
+        [FIELD_CLASS_MEDIUM] = h->medium_ns, [FIELD_CLASS_SLOW] = h->slow_ns};
     dcgm_health_forget(h);
     return dcgm_health_apply(h, h->wants_verdicts, h->wants_peers, h->gpus, periods);
 }

@@ -17,7 +17,7 @@ dcgmReturn_t dcgm_health_apply(struct dcgm_health *h, bool verdicts, bool peers,
 // The engine is gone and with it all that was made there. Which XIDs were told stays known.
 void dcgm_health_forget(struct dcgm_health *h);
 uint64_t dcgm_health_due_ns(const struct dcgm_health *h); // UINT64_MAX: nothing
-// Asks what is due and appends whole HEALTH, PEERS and EVENTS frames to out. What an engine does not
-// tell is asked again when it is due; a result is what it said of itself, or DCGM_ST_MEMORY.
+// Asks what is due and appends whole HEALTH, PEERS and EVENTS frames to out. What an engine does
+// not tell is asked again when it is due; a result is what it said of itself, or DCGM_ST_MEMORY.
 dcgmReturn_t dcgm_health_read(struct dcgm_health *h, uint64_t now_ns, struct buf *out);
 bool dcgm_health_listens(const struct dcgm_health *h); // XIDs would be told

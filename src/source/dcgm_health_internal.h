@@ -6,9 +6,10 @@
 
 // DCGM 3 takes 64 entities in a group, DCGM 4 more.
 #define DCGM_GROUP_ENTITIES 64
-#define XID_GROUPS (LIMIT_GPUS * 17 / DCGM_GROUP_ENTITIES) // GPUs, 8 instances and 8 compute
-                                                           // instances each
-#define XID_PENDING 64                                     // kinds of events in one frame
+#define XID_GROUPS                                                                                 \
+    (LIMIT_GPUS * 17 / DCGM_GROUP_ENTITIES) // GPUs, 8 instances and 8 compute
+                                            // instances each
+#define XID_PENDING 64                      // kinds of events in one frame
 
 // An entity whose XIDs are looked at, by what it is rather than by the engine's id.
 struct xid_mark {
@@ -32,11 +33,11 @@ struct dcgm_xids {
     uint32_t group_count;
     dcgmFieldGrp_t fields;
     bool watched;
-    uint64_t members;      // what the groups hold, as a hash
-    char address[128];     // of the engine that the marks are of
+    uint64_t members;       // what the groups hold, as a hash
+    char address[128];      // of the engine that the marks are of
     struct xid_mark *marks; // owned
     uint32_t mark_count;
-    uint32_t *by_place; // mark of each entity of the list, UINT32_MAX: none; owned
+    uint32_t *by_place;  // mark of each entity of the list, UINT32_MAX: none; owned
     uint32_t generation; // of that list
     int64_t newest_us;   // sample of all, by the engine's clock
     struct xid_pending pending[XID_PENDING];
@@ -63,15 +64,16 @@ dcgmReturn_t dcgm_health_make_group(struct dcgm_health *h, const uint32_t *place
                                     dcgmGpuGrp_t *out);
 void dcgm_health_name(struct dcgm_health *h, char *out, size_t bytes);
 
-// Places of entities that are asked for health: GPUs alone, or with their instances. Returns how many;
-// out has room for the whole list.
+// Places of entities that are asked for health: GPUs alone, or with their instances. Returns how
+// many; out has room for the whole list.
 uint32_t dcgm_health_members(const struct dcgm_health *h, bool instances, uint64_t gpus,
                              uint32_t *out);
 // Equal for lists of the same entities.
 uint64_t dcgm_health_hash(const struct dcgm_health *h, const uint32_t *places, uint32_t count);
 
-// What stands in the engine already and is the same is left alone; else the new is made before the old
-// is taken away, so that the engine keeps what it knows of those in both. NO_DATA: there are no GPUs.
+// What stands in the engine already and is the same is left alone; else the new is made before the
+// old is taken away, so that the engine keeps what it knows of those in both. NO_DATA: there are no
+// GPUs.
 dcgmReturn_t dcgm_verdicts_set(struct dcgm_health *h);
 void dcgm_verdicts_unset(struct dcgm_health *h);
 dcgmReturn_t dcgm_verdicts_read(struct dcgm_health *h, struct buf *out);

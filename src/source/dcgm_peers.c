@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix has a row and a column for each GPU, in one order, which need not be that of their ids:
-// the rows name them.
+// The matrix has a row and a column for each GPU, in one order, which need not be that of their
+// ids: the rows name them.
 #include "source/dcgm_call.h"
 #include "source/dcgm_health_internal.h"
 
@@ -43,8 +43,7 @@ dcgmReturn_t dcgm_peers_read(struct dcgm_health *h, struct buf *out)
     dcgmReturn_t result = dcgm_call(h->d, dcgmGetNvLinkP2PStatus, h->d->engine, &status);
     if (result != DCGM_ST_OK)
         return result;
-    uint32_t count =
-        status.numGpus < DCGM_MAX_NUM_DEVICES ? status.numGpus : DCGM_MAX_NUM_DEVICES;
+    uint32_t count = status.numGpus < DCGM_MAX_NUM_DEVICES ? status.numGpus : DCGM_MAX_NUM_DEVICES;
     struct frame_peers head = {.generation = h->v->generation, .taken_ns = clock_mono_ns()};
     size_t start = frame_begin(out, FRAME_PEERS);
     size_t at = out->len;

@@ -171,7 +171,7 @@ static void apply(struct source *s)
     dcgmReturn_t result = dcgm_watch_apply(s->watch);
     if (result == DCGM_ST_OK && !s->d.lost) {
         result = dcgm_health_apply(s->health, verdicts, peers, s->wish.gpus, s->wish.period_ns);
-        s->armed = result == DCGM_ST_OK;
+        s->armed = dcgm_health_listens(s->health);
     }
     if (!check_engine(s))
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DCGM 4 answers with a struct of a megabyte. It is mapped for each check and given back: 0.7 ms every
-// 10 s, where memory of malloc would stay in the process for good.
+// DCGM 4 answers with a struct of a megabyte. It is mapped for each check and given back: 0.7 ms
+// every 10 s, where memory of malloc would stay in the process for good.
 #include <string.h>
 #include <sys/mman.h>
 

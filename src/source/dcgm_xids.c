@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine keeps the XIDs it saw as samples of field 230 at the GPU, or at the instance that they
-// are attributed to. Each look asks for those of the last seconds again, and a mark at each entity says
-// which are told: samples of other entities may come with times before the newest one. Marks outlive
-// the connection, so that what was sampled meanwhile is told and nothing twice; of another engine, and
-// of an entity that is new, what is there at the first look is history.
+// are attributed to. Each look asks for those of the last seconds again, and a mark at each entity
+// says which are told: samples of other entities may come with times before the newest one. Marks
+// outlive the connection, so that what was sampled meanwhile is told and nothing twice; of another
+// engine, and of an entity that is new, what is there at the first look is history.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +14,10 @@
 
 #define FIELD_XID 230
 #define PERIOD_US 1000000
-#define KEEP_AGE_S 600.0           // a lost connection, an exporter that restarts
+#define KEEP_AGE_S 600.0            // a lost connection, an exporter that restarts
 #define OVERLAP_US INT64_C(5000000) // between looks
-#define LOOKS_MOST 64              // of one read, as many as have more than there is room for
-#define CLOCKS_APART_S 3600        // a sample older than this comes from a clock that is not ours
+#define LOOKS_MOST 64               // of one read, as many as have more than there is room for
+#define CLOCKS_APART_S 3600         // a sample older than this comes from a clock that is not ours
 
 // --- marks ---
 
@@ -60,8 +60,8 @@ static const struct dcgm_entity *gpu_above(const struct dcgm_devices *v, uint32_
     return &v->list[at];
 }
 
-// A mark for each member. Those of entities that are gone are kept while there is room: they may come
-// back with the engine.
+// A mark for each member. Those of entities that are gone are kept while there is room: they may
+// come back with the engine.
 static dcgmReturn_t map_marks(struct dcgm_health *h, const uint32_t *places, uint32_t count)
 {
     struct dcgm_xids *x = &h->xids;
@@ -118,7 +118,8 @@ static void set_times(struct frame_event *event, int64_t ts_us)
     uint64_t mono_ns = clock_mono_ns(), wall_ns = clock_wall_ns();
     uint64_t ts_ns = (uint64_t)ts_us * NS_PER_US;
     uint64_t age_ns = wall_ns > ts_ns ? wall_ns - ts_ns : 0;
-    bool is_ours = age_ns < CLOCKS_APART_S * NS_PER_S && ts_ns < wall_ns + CLOCKS_APART_S * NS_PER_S;
+    bool is_ours =
+        age_ns < CLOCKS_APART_S * NS_PER_S && ts_ns < wall_ns + CLOCKS_APART_S * NS_PER_S;
     event->wall_ns = is_ours ? ts_ns : wall_ns;
     event->taken_ns = is_ours && age_ns < mono_ns ? mono_ns - age_ns : mono_ns;
 }
@@ -135,10 +136,9 @@ static bool tell(struct dcgm_xids *x, uint32_t gpu, uint32_t gpu_instance_id,
         return false;
     } else {
         p = &x->pending[x->pending_count++];
-        *p = (struct xid_pending){.gpu = gpu,
-                                  .event = {.origin = FRAME_EVENT_DCGM,
-                                            .xid = xid,
-                                            .gpu_instance_id = gpu_instance_id}};
+        *p = (struct xid_pending){
+            .gpu = gpu,
+            .event = {.origin = FRAME_EVENT_DCGM, .xid = xid, .gpu_instance_id = gpu_instance_id}};
     }
     set_times(&p->event, value->ts);
     return true;
@@ -292,9 +292,8 @@ static dcgmReturn_t make_watch(struct dcgm_health *h, const uint32_t *places, ui
     for (uint32_t at = 0; at < count && made < XID_GROUPS && result == DCGM_ST_OK;
          at += DCGM_GROUP_ENTITIES) {
         uint32_t left = count - at;
-        result = dcgm_health_make_group(h, places + at,
-                                        left < DCGM_GROUP_ENTITIES ? left : DCGM_GROUP_ENTITIES,
-                                        &groups[made]);
+        result = dcgm_health_make_group(
+            h, places + at, left < DCGM_GROUP_ENTITIES ? left : DCGM_GROUP_ENTITIES, &groups[made]);
         if (result == DCGM_ST_OK)
             result = dcgm_call(h->d, dcgmWatchFields, h->d->engine, groups[made++], fields,
                                PERIOD_US, KEEP_AGE_S, 0);

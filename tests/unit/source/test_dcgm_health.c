@@ -149,11 +149,10 @@ static void add_xid(int group, unsigned id, int64_t ago_us, int64_t xid)
 
 static void add_incident(int group, unsigned id, unsigned system, int health, unsigned code)
 {
-    F.incident[F.incidents++] =
-        (dcgmIncidentInfo_t){.system = system,
-                             .health = health,
-                             .error = {.code = code, .msg = "words"},
-                             .entityInfo = {group, id}};
+    F.incident[F.incidents++] = (dcgmIncidentInfo_t){.system = system,
+                                                     .health = health,
+                                                     .error = {.code = code, .msg = "words"},
+                                                     .entityInfo = {group, id}};
 }
 
 // GPU 0 with an instance (DCGM 3, NVML 5) and a compute instance, and GPU 2.
@@ -213,10 +212,10 @@ static void incidents_that_say_nothing_of_a_gpu_are_left_out(void **state)
     F.switches = 1;
     walk();
     add_incident(DCGM_FE_SWITCH, 0, 0x800, 20, 15);
-    add_incident(DCGM_FE_GPU, 9, 0x1, 20, 3);   // not in the list
-    add_incident(DCGM_FE_GPU, 0, 0x3, 20, 3);   // two systems
-    add_incident(DCGM_FE_GPU, 0, 0, 20, 3);     // none
-    add_incident(DCGM_FE_GPU, 0, 0x1, 15, 3);   // no result that there is
+    add_incident(DCGM_FE_GPU, 9, 0x1, 20, 3); // not in the list
+    add_incident(DCGM_FE_GPU, 0, 0x3, 20, 3); // two systems
+    add_incident(DCGM_FE_GPU, 0, 0, 20, 3);   // none
+    add_incident(DCGM_FE_GPU, 0, 0x1, 15, 3); // no result that there is
     add_incident(-1, 0, 0x1, 20, 3);
     apply(true, false);
     read_now();
@@ -401,8 +400,7 @@ static void the_peer_matrix_is_read_by_its_rows(void **state)
     fake_dcgm_add_gpu(2, "GPU-2");
     walk();
     F.peers = (dcgmNvLinkP2PStatus_v1){
-        .numGpus = 4,
-        .gpus = {{2, {5, 0, 1, 9}}, {0, {2, 5, 3, 9}}, {1, {4, 77, 5, 9}}, {9, {0}}}};
+        .numGpus = 4, .gpus = {{2, {5, 0, 1, 9}}, {0, {2, 5, 3, 9}}, {1, {4, 77, 5, 9}}, {9, {0}}}};
     apply(false, true);
     read_now();
     const struct frame_peer expected[] = {{2, 0, 0}, {2, 1, 1}, {0, 2, 2},
