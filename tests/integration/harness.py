@@ -157,14 +157,20 @@ class Exporter(Program):
     NAME = "podgpu-exporter"
     NOT_INHERITED = ("DCGM_", "NVIDIA_", "NODE_NAME", "KUBERNETES_", "KUBECONFIG")
 
-    def helper_pid(self):
-        """Pid of the running podgpu-source, or None."""
+    def helper_pid(self, source="nvml"):
+        """Pid of the running podgpu-source of this source, or None."""
+        return self.helpers().get(source)
+
+    def helpers(self):
+        """{source: pid} of the podgpu-source processes that run."""
+        found = {}
         children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for child in children:
             with contextlib.suppress(OSError):
-                if "podgpu-source" in pathlib.Path(f"/proc/{child}/cmdline").read_text():
-                    return int(child)
-        return None
+                words = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+                if b"podgpu-source" in words[0] and len(words) > 1:
+                    found[words[1].decode()] = int(child)
+        return found
 
 
 def run_to_end(arguments, env=None, seconds=20):
@@ -187,8 +193,10 @@ def exporter_at(node, *arguments, kubernetes=True, counters=None, env=None, ends
             "--kmsg-path", node.kmsg_path, "--pod-resources-kubelet-socket", node.socket]
     if kubernetes:
         base.append("-k")
+    loader = {"LD_LIBRARY_PATH": node.env["LD_LIBRARY_PATH"]} if node.node.dcgm_library else {}
     exporter = Exporter([*base, *arguments],
-                        {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **(env or {})}, **popen)
+                        {"SIM_NODE": node.env["SIM_NODE"], "NODE_NAME": node.node_name, **loader, **(env or {})},
+                        **popen)
     try:
         yield exporter
     finally:

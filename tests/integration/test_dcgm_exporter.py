@@ -1,0 +1,284 @@
+"""The exporter with two helpers: what DCGM gives beside NVML, on the simulated libdcgm and host engine."""
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from harness import SLOW, exporter_at, exporter_on, wait_until
+
+UP = "podgpu_exporter_source_up"
+STATE = "podgpu_exporter_source_state_info"
+TEMP = "DCGM_FI_DEV_GPU_TEMP"
+PROF = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE",
+        "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES"}
+BACK_S = 10  # within which DCGM's families are back once an engine answers
+
+
+
+def scenario(gpus=("a10g",), library=4, engine="none"):
+    """A node of these models."""
+    rows = "".join(f'  - {{model: {g}, uuid: GPU-5f0a9c11-3c2b-4b53-9f6e-8d1d0f3b7a{i:02}, '
+                   f'bus_id: "00000000:{i + 16:02X}:00.0"}}\n' for i, g in enumerate(gpus))
+    return ("driver: {version: 550.90.07, cuda: 12040}\nmodels: models.yaml\ngpus:\n" + rows +
+            f"dcgm: {{library: {library}, engine: {engine}}}\n")
+
+
+def prof(page):
+    return {f for f in PROF if page.samples(f)}
+
+
+def has_prof(page):
+    return prof(page) == PROF
+
+
+def with_prof(exporter, seconds=20):
+    return exporter.page_when(has_prof, seconds, "the five profiling families")
+
+
+def sources_of(page, field):
+    return {l["source"] for l, _ in page.samples("podgpu_exporter_field_source_info") if l["field"] == field}
+
+
+def admin(exporter, path):
+    """(status, text) of a control request; the exporter runs with --admin-address=unix:ADMIN in its folder."""
+    done = subprocess.run(["curl", "-s", "-m", str(20 * SLOW), "-X", "POST", "-w", "\n%{http_code}", "--unix-socket",
+                           str(exporter.admin_socket), f"http://x{path}"], capture_output=True, text=True, check=False)
+    text, status = done.stdout.rsplit("\n", 1)
+    return int(status), text.strip()
+
+
+@pytest.fixture()
+def socket_path(tmp_path):
+    return tmp_path / "admin.sock"
+
+
+# --- Embedded ---
+
+def test_the_posts_node_gets_its_five_profiling_families_from_an_embedded_engine():
+    with exporter_on("post-dcgm") as (_, exporter):
+        page = with_prof(exporter)
+        assert exporter.helpers().keys() == {"nvml", "dcgm"}
+        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"dcgm"}
+        assert sources_of(page, TEMP) == {"nvml"}
+        for source in ("nvml", "dcgm"):
+            assert page.value(UP, source=source) == 1
+            assert page.value(STATE, source=source, state="ready") == 1
+            assert page.value("podgpu_exporter_helper_running", source=source) == 1
+            assert page.value("podgpu_exporter_last_sample_timestamp_seconds", source=source) > 0
+        assert len(page.samples("DCGM_FI_PROF_GR_ENGINE_ACTIVE")) == 1
+        assert 'msg="dcgm host engine is in use" engine=embedded' in exporter.log
+
+
+def test_a_node_with_gpm_starts_no_dcgm():
+    with exporter_on("h100", text=scenario(["h100"])) as (_, exporter):
+        page = with_prof(exporter)
+        assert exporter.helpers().keys() == {"nvml"}
+        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml"}
+        assert [l["source"] for l, _ in page.samples(UP)] == ["nvml"]
+
+
+def test_on_a_mixed_node_each_gpu_has_its_source():
+    with exporter_on("mixed", text=scenario(["h100", "a10g"])) as (_, exporter):
+        page = exporter.page_when(lambda p: all(len(p.samples(f)) == 2 for f in PROF), 20, "both GPUs' profiling")
+        assert exporter.helpers().keys() == {"nvml", "dcgm"}
+        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml", "dcgm"}
+
+
+def test_source_nvml_never_starts_dcgm():
+    with exporter_on("post-dcgm", "--source=nvml") as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples(TEMP), what="devices")
+        assert exporter.helpers().keys() == {"nvml"} and prof(page) == set()
+        reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
+                   if l["field"].startswith("DCGM_FI_PROF")}
+        assert reasons == {"needs_gpm"}
+
+
+def test_source_dcgm_asks_dcgm_alone_and_counts_xids_through_it():
+    with exporter_on("post-dcgm", "--source=dcgm") as (node, exporter):
+        page = exporter.page_when(lambda p: has_prof(p) and p.samples(TEMP), 20, "all from DCGM")
+        assert exporter.helpers().keys() == {"dcgm"}
+        assert sources_of(page, TEMP) == {"dcgm"}
+        assert [l["source"] for l, _ in page.samples(UP)] == ["dcgm"]
+        node.xid(43)
+        exporter.page_when(lambda p: any(l["xid"] == "43" and v == "1" for l, v in
+                                         p.samples("podgpu_gpu_xid_errors_total")), 20, "the XID is counted")
+        assert exporter.get("/readyz")[0] == 200
+
+
+# --- Without DCGM ---
+
+def test_without_the_library_the_reason_is_told_and_nothing_else_suffers():
+    with exporter_on("post") as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples(TEMP) and p.samples(STATE)[1:], 20, "both sources")
+        page = exporter.page_when(lambda p: (p.samples(STATE)[-1][0]["state"]) == "no_library", 20, "no library")
+        assert page.value(UP, source="dcgm") == 0 and page.value(UP, source="nvml") == 1
+        reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
+                   if l["field"].startswith("DCGM_FI_PROF")}
+        assert reasons == {"not_connected"}
+        assert exporter.log.count('msg="no dcgm host engine for now"') == 1
+        status, _, text = exporter.get("/readyz")
+        assert status == 200 and "[+] source dcgm: " in text
+
+
+# --- A running engine ---
+
+@pytest.mark.parametrize("major", [4, 3])
+def test_a_given_engine_is_used_and_none_is_embedded(major):
+    import run_node
+    with run_node.SimNode(text=scenario(library=major)) as node:
+        engine = node.start_engine()
+        with exporter_at(node, "-r", engine.address) as exporter:
+            with_prof(exporter)
+            assert f"engine={engine.address}" in exporter.log
+            words = pathlib.Path(f"/proc/{exporter.helper_pid('dcgm')}/cmdline").read_text().split("\0")
+            assert "--embed" not in words and engine.address in words
+
+
+def test_a_given_unix_socket_is_used(tmp_path):
+    import run_node
+    with run_node.SimNode(text=scenario()) as node:
+        engine = node.start_engine(socket=str(tmp_path / "he.sock"))
+        with exporter_at(node, "-r", engine.address, "--source=dcgm") as exporter:
+            with_prof(exporter)
+            assert exporter.helpers().keys() == {"dcgm"}
+
+
+def test_an_engine_that_is_killed_and_restarted_costs_only_dcgms_families():
+    import run_node
+    with run_node.SimNode(text=scenario()) as node:
+        engine = node.start_engine()
+        with exporter_at(node, "-r", engine.address, "-c", "200") as exporter:
+            with_prof(exporter)
+            for _ in range(3):
+                node.engine.kill()
+                page = exporter.page_when(lambda p: prof(p) == set(), BACK_S, "DCGM's families stop")
+                assert page.samples(TEMP) and page.value(UP, source="dcgm") == 0
+                node.start_engine(listen=engine.address)
+
+                def back(page):
+                    assert page.samples(TEMP), "NVML's families are on every page"
+                    return has_prof(page)
+                page = exporter.page_when(back, BACK_S, "DCGM's families are back")
+                assert page.value(UP, source="dcgm") == 1
+            page = exporter.page()
+            assert page.value("podgpu_exporter_helper_starts_total", source="dcgm") == 1
+            assert page.value("podgpu_exporter_errors_total", source="dcgm", code="crashed") == 0
+            assert exporter.log.count('msg="dcgm host engine is in use"') >= 2
+
+
+def test_dcgms_helper_that_is_killed_is_replaced_and_nvml_goes_on():
+    with exporter_on("post-dcgm", "-c", "200") as (_, exporter):
+        with_prof(exporter)
+        os.kill(exporter.helper_pid("dcgm"), signal.SIGKILL)
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_helper_starts_total", source="dcgm") == 2
+                                  and has_prof(p), 20, "replaced")
+        assert page.value("podgpu_exporter_errors_total", source="dcgm", code="crashed") == 1
+        assert page.value("podgpu_exporter_errors_total", source="nvml", code="crashed") == 0
+        assert page.samples(TEMP)
+
+
+# --- Control ---
+
+def controlled(node, socket_path, *arguments, **words):
+    context = exporter_at(node, f"--admin-address=unix:{socket_path}", *arguments, **words)
+    return context
+
+
+def test_pause_and_resume_reach_dcgm(socket_path):
+    import run_node
+    with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path, "-c", "200") as exporter:
+        exporter.admin_socket = socket_path
+        with_prof(exporter)
+        assert admin(exporter, "/-/pause") == (200, "ok")
+        page = exporter.page_when(lambda p: prof(p) == set(), 20, "no profiling while paused")
+        assert page.samples(TEMP)
+        reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
+                   if l["field"] == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+        assert reasons == {"paused"}
+        assert admin(exporter, "/-/resume") == (200, "ok")
+        with_prof(exporter)
+
+
+def test_pause_without_dcgm_is_refused(socket_path):
+    import run_node
+    with run_node.SimNode(text=scenario(["h100"])) as node, controlled(node, socket_path) as exporter:
+        exporter.admin_socket = socket_path
+        exporter.page_when(lambda p: p.samples(TEMP), what="devices")
+        assert admin(exporter, "/-/pause") == (409, "DCGM is not in use")
+
+
+def test_a_helper_that_does_not_answer_holds_nobody_up(socket_path):
+    import run_node
+    with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path) as exporter:
+        exporter.admin_socket = socket_path
+        with_prof(exporter)
+        os.kill(exporter.helper_pid("dcgm"), signal.SIGSTOP)
+        try:
+            with subprocess.Popen(["curl", "-s", "-m", str(20 * SLOW), "-X", "POST", "--unix-socket", str(socket_path),
+                                   "http://x/-/pause"], stdout=subprocess.PIPE, text=True) as client:
+                assert exporter.page().samples(TEMP)
+                assert exporter.page().samples(TEMP)
+                assert client.communicate(timeout=20 * SLOW)[0].strip() == "DCGM did not answer within 5 s"
+        finally:
+            pid = exporter.helper_pid("dcgm")
+            if pid:
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_release_ends_both_helpers_and_attach_starts_both(socket_path):
+    import run_node
+    with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path, "-c", "200") as exporter:
+        exporter.admin_socket = socket_path
+        with_prof(exporter)
+        assert admin(exporter, "/-/release") == (200, "ok")
+        wait_until(lambda: exporter.helpers() == {}, what="both helpers are gone")
+        page = exporter.page_when(lambda p: p.device_families() == [], what="no readings")
+        for source in ("nvml", "dcgm"):
+            assert page.value("podgpu_exporter_helper_released", source=source) == 1
+            assert page.value(STATE, source=source, state="released") == 1
+        assert admin(exporter, "/-/pause") == (409, "DCGM is not in use")
+        assert admin(exporter, "/-/release")[0] == 409
+        assert admin(exporter, "/-/attach") == (200, "ok")
+        with_prof(exporter)
+
+
+# --- Readiness, reload ---
+
+def test_readyz_names_both_sources():
+    with exporter_on("post-dcgm") as (_, exporter):
+        with_prof(exporter)
+        status, _, text = exporter.get("/readyz")
+        assert status == 200
+        assert "[+] source nvml: sampling\n[+] source dcgm: sampling\n" in text
+
+
+def test_a_reload_starts_and_ends_dcgm(tmp_path):
+    counters = tmp_path / "counters.csv"
+    plain = f"{TEMP}, gauge, t\n"
+    counters.write_text(plain)
+    with exporter_on("post-dcgm", counters=str(counters)) as (_, exporter):
+        exporter.page_when(lambda p: p.samples(TEMP), what="devices")
+        assert exporter.helpers().keys() == {"nvml"}
+        counters.write_text(plain + "".join(f"{f}, gauge, t\n" for f in sorted(PROF)))
+        exporter.process.send_signal(signal.SIGHUP)
+        with_prof(exporter)
+        assert exporter.helpers().keys() == {"nvml", "dcgm"}
+        counters.write_text(plain)
+        exporter.process.send_signal(signal.SIGHUP)
+        exporter.page_when(lambda p: len(p.samples(UP)) == 1, 20, "DCGM is no more in use")
+        wait_until(lambda: exporter.helpers().keys() == {"nvml"}, what="its helper is gone")
+        assert prof(exporter.page()) == set()
+
+
+def test_a_dead_engine_does_not_hold_a_reload(tmp_path):
+    counters = tmp_path / "counters.csv"
+    rows = "".join(f"{f}, gauge, t\n" for f in sorted(PROF))
+    counters.write_text(f"{TEMP}, gauge, t\n" + rows)
+    with exporter_on("post-dcgm", "-r", "127.0.0.1:1", counters=str(counters)) as (_, exporter):
+        exporter.page_when(lambda p: p.value(UP, source="nvml") == 1 and p.samples(TEMP), what="devices")
+        counters.write_text("DCGM_FI_DEV_POWER_USAGE, gauge, t\n" + rows)
+        exporter.process.send_signal(signal.SIGHUP)
+        page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_POWER_USAGE"), 10, "the new configuration")
+        assert not page.samples(TEMP)
