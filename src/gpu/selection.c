@@ -3,6 +3,7 @@
 // by id, bounded by SELECTION_MAX_IDS a letter, so a range like 0-4000000000 fails instead of
 // filling memory.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/num.h"
@@ -224,4 +225,69 @@ int selection_apply(const struct selection *s, const struct selection_device *de
             chosen[n++] = d;
     *out_count = n;
     return 0;
+}
+
+static bool has_owner(const struct selection *s, uint32_t id)
+{
+    return s->flexible || (s->gpus && (s->all_gpus || has_id(s->gpu_ids, s->gpu_count, id)));
+}
+
+static bool has_part(const struct selection *s, uint32_t id)
+{
+    return s->flexible ||
+           (s->instances && (s->all_instances || has_id(s->instance_ids, s->instance_count, id)));
+}
+
+bool selection_has_gpu_links(const struct selection *s, uint32_t gpu)
+{
+    return has_owner(s, gpu);
+}
+
+struct part_list {
+    const struct selection_part *parts;
+    size_t count;
+    const bool *chosen;
+};
+
+static bool is_chosen(const struct part_list *l, bool is_part, uint32_t id)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (l->chosen[i] && l->parts[i].is_part == is_part && l->parts[i].id == id)
+            return true;
+    return false;
+}
+
+// The first of the ids that was not chosen, for being nowhere.
+static const uint32_t *find_missing(const struct part_list *l, bool is_part, const uint32_t *ids,
+                                    size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!is_chosen(l, is_part, ids[i]))
+            return &ids[i];
+    return NULL;
+}
+
+static void say_missing(char out[SELECTION_MISSING_BYTES], const char *what, const uint32_t *id)
+{
+    out[0] = '\0';
+    if (id)
+        (void)snprintf(out, SELECTION_MISSING_BYTES, "couldn't find requested %s '%u'", what, *id);
+}
+
+void selection_apply_parts(const struct selection *s, enum selection_kind kind,
+                           const struct selection_part *parts, size_t count, bool *chosen,
+                           struct selection_missing *out_missing)
+{
+    bool switches = kind == SELECTION_SWITCHES;
+    const struct part_list list = {parts, count, chosen};
+    for (size_t i = 0; i < count; i++)
+        chosen[i] = parts[i].is_part ? chosen[parts[i].owner] && has_part(s, parts[i].id)
+                                     : has_owner(s, parts[i].id);
+    const uint32_t *owner = find_missing(&list, false, s->gpu_ids, s->gpu_count);
+    const uint32_t *part = find_missing(&list, true, s->instance_ids, s->instance_count);
+    say_missing(out_missing->owner, switches ? "NvSwitch ID" : "CPU ID", owner);
+    say_missing(out_missing->part, switches ? "NvLink" : "CPU core", part);
+    for (size_t i = 0; i < count; i++)
+        if (owner || (part && parts[i].is_part && !switches))
+            chosen[i] = false;
 }

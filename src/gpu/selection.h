@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device selection: the -d, -s and -p values of dcgm-exporter and which entities they choose.
 // Grammar: `f`, or `g[:list]`, `i[:list]`, or both joined by `+`; list = item{,item}, item = n |
-// a-b (inclusive).
+// a-b (inclusive). -d: g are GPUs, i instances. -s: g are switches, i links of chosen switches. -p:
+// g are CPUs, i cores of chosen CPUs. Links of GPUs go with -d.
 #pragma once
 
 #include <stdbool.h>
@@ -42,3 +43,27 @@ struct selection_device {
 // is chosen.
 int must_use selection_apply(const struct selection *s, const struct selection_device *devices,
                              size_t count, size_t *chosen, size_t *out_count, struct error *err);
+// Whether -d chooses links of that GPU: f and g do, i alone chooses none.
+bool selection_has_gpu_links(const struct selection *s, uint32_t gpu);
+
+// A switch or a CPU, or a part of one: a link, a core.
+struct selection_part {
+    bool is_part;
+    uint32_t id;  // entity id of the switch or CPU; number of the link at its switch, of the core
+    size_t owner; // position of its switch or CPU in the list, before it; its own for those
+};
+enum selection_kind {
+    SELECTION_SWITCHES, // -s
+    SELECTION_CPUS,     // -p
+};
+#define SELECTION_MISSING_BYTES 64
+// What was asked for and is not there; "" each. A missing owner leaves neither owners nor parts, a
+// missing core no cores. A missing link leaves the others: only links that are up are listed.
+struct selection_missing {
+    char owner[SELECTION_MISSING_BYTES]; // "couldn't find requested NvSwitch ID '7'"
+    char part[SELECTION_MISSING_BYTES];  // "couldn't find requested NvLink '7'"
+};
+// Says of each of count whether it is chosen.
+void selection_apply_parts(const struct selection *s, enum selection_kind kind,
+                           const struct selection_part *parts, size_t count, bool *chosen,
+                           struct selection_missing *out_missing);

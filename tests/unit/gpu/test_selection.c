@@ -234,6 +234,93 @@ static void an_id_that_is_not_there_chooses_nothing(void **state)
     }
 }
 
+// --- Switches and links, CPUs and cores ---
+
+// Switches 3, 4 and 6 with links 1 to 3 each; positions 0 (3), 4 (4), 8 (6).
+static const struct selection_part switches[] = {
+    {false, 3, 0}, {true, 1, 0}, {true, 2, 0},  {true, 3, 0}, {false, 4, 4}, {true, 1, 4},
+    {true, 2, 4},  {true, 3, 4}, {false, 6, 8}, {true, 1, 8}, {true, 2, 8},  {true, 3, 8},
+};
+// CPUs 0 and 1 with cores 0 to 2 and 64 to 66.
+static const struct selection_part cpus[] = {
+    {false, 0, 0}, {true, 0, 0},  {true, 1, 0},  {true, 2, 0},
+    {false, 1, 4}, {true, 64, 4}, {true, 65, 4}, {true, 66, 4},
+};
+
+static void parts_are_chosen_with_their_owners(void **state)
+{
+    (void)state;
+    static const struct {
+        enum selection_kind kind;
+        const char *text, *chosen, *owner, *part;
+    } cases[] = {
+        {SELECTION_SWITCHES, "f", "0 1 2 3 4 5 6 7 8 9 10 11 ", "", ""},
+        {SELECTION_SWITCHES, "g", "0 4 8 ", "", ""}, // without links
+        {SELECTION_SWITCHES, "g:4", "4 ", "", ""},
+        {SELECTION_SWITCHES, "g:3,6", "0 8 ", "", ""},
+        {SELECTION_SWITCHES, "g:1-0", "", "", ""}, // none
+        {SELECTION_SWITCHES, "i", "", "", ""},     // no switch is chosen, so no link
+        {SELECTION_SWITCHES, "i:1", "", "", "couldn't find requested NvLink '1'"},
+        {SELECTION_SWITCHES, "g+i", "0 1 2 3 4 5 6 7 8 9 10 11 ", "", ""},
+        {SELECTION_SWITCHES, "g:4+i", "4 5 6 7 ", "", ""},
+        {SELECTION_SWITCHES, "g:4+i:1-3", "4 5 6 7 ", "", ""},
+        {SELECTION_SWITCHES, "g:4+i:3", "4 7 ", "", ""},
+        {SELECTION_SWITCHES, "g+i:2", "0 2 4 6 8 10 ", "", ""},
+        {SELECTION_SWITCHES, "g+i:1-0", "0 4 8 ", "", ""},
+        {SELECTION_SWITCHES, "g:3,4,5", "", "couldn't find requested NvSwitch ID '5'", ""},
+        {SELECTION_SWITCHES, "g:5+i", "", "couldn't find requested NvSwitch ID '5'", ""},
+        {SELECTION_SWITCHES, "g+i:1,4", "0 1 4 5 8 9 ", "", "couldn't find requested NvLink '4'"},
+        {SELECTION_CPUS, "f", "0 1 2 3 4 5 6 7 ", "", ""},
+        {SELECTION_CPUS, "g", "0 4 ", "", ""}, // without cores
+        {SELECTION_CPUS, "g:1", "4 ", "", ""},
+        {SELECTION_CPUS, "g:1-0", "", "", ""},
+        {SELECTION_CPUS, "g:4", "", "couldn't find requested CPU ID '4'", ""},
+        {SELECTION_CPUS, "g+i", "0 1 2 3 4 5 6 7 ", "", ""},
+        {SELECTION_CPUS, "g+i:1,2,65", "0 2 3 4 6 ", "", ""},
+        {SELECTION_CPUS, "g:1+i:64-66", "4 5 6 7 ", "", ""},
+        {SELECTION_CPUS, "g+i:4", "0 4 ", "", "couldn't find requested CPU core '4'"},
+        {SELECTION_CPUS, "g:0+i:65", "0 ", "", "couldn't find requested CPU core '65'"},
+        {SELECTION_CPUS, "i", "", "", ""},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        bool are_switches = cases[i].kind == SELECTION_SWITCHES;
+        const struct selection_part *parts = are_switches ? switches : cpus;
+        size_t count = are_switches ? ARRAY_SIZE(switches) : ARRAY_SIZE(cpus);
+        struct selection s;
+        struct selection_missing missing;
+        struct error err = ERROR_INIT;
+        bool chosen[ARRAY_SIZE(switches)];
+        assert_int_equal(selection_parse(sv_from(cases[i].text), &s, &err), 0);
+        selection_apply_parts(&s, cases[i].kind, parts, count, chosen, &missing);
+        char text[64] = "";
+        for (size_t n = 0, at = 0; n < count; n++)
+            if (chosen[n])
+                at += (size_t)snprintf(text + at, sizeof(text) - at, "%zu ", n);
+        assert_string_equal(text, cases[i].chosen);
+        assert_string_equal(missing.owner, cases[i].owner);
+        assert_string_equal(missing.part, cases[i].part);
+        selection_deinit(&s);
+    }
+}
+
+static void links_of_gpus_go_with_their_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool zero, one;
+    } cases[] = {{"f", true, true},      {"g", true, true},   {"g:1", false, true},
+                 {"g:1+i", false, true}, {"i", false, false}, {"i:0", false, false}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct selection s;
+        struct error err = ERROR_INIT;
+        assert_int_equal(selection_parse(sv_from(cases[i].text), &s, &err), 0);
+        assert_int_equal(selection_has_gpu_links(&s, 0), cases[i].zero);
+        assert_int_equal(selection_has_gpu_links(&s, 1), cases[i].one);
+        selection_deinit(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +330,8 @@ int main(void)
         cmocka_unit_test(a_text_cut_anywhere_parses_or_fails_cleanly),
         cmocka_unit_test(selections_choose_in_order),
         cmocka_unit_test(an_id_that_is_not_there_chooses_nothing),
+        cmocka_unit_test(parts_are_chosen_with_their_owners),
+        cmocka_unit_test(links_of_gpus_go_with_their_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
