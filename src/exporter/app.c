@@ -56,15 +56,31 @@ static bool holding(struct app *a)
     return false;
 }
 
+// Devices that were asked for and are not there.
+static void log_missing_devices(const struct app *a)
+{
+    static const char *const phrases[RENDER_GROUP_COUNT] = {
+        [RENDER_GROUP_GPU] = "not collecting GPU metrics",
+        [RENDER_GROUP_SWITCH] = "not collecting NvSwitch metrics",
+        [RENDER_GROUP_LINK] = "not collecting metrics of all NvLinks",
+        [RENDER_GROUP_CPU] = "not collecting CPU metrics",
+        [RENDER_GROUP_CORE] = "not collecting CPU core metrics",
+    };
+    for (int group = 0; group < RENDER_GROUP_COUNT; group++) {
+        const char *missing = publisher_selection_error(a->publisher, (enum render_group)group);
+        if (missing[0] != '\0')
+            log_warn(phrases[group], LOG_STR("reason", missing), LOG_LIMIT(missing));
+    }
+}
+
 static void note_published(struct app *a, bool sampled, const struct render_self *self)
 {
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
         a->sources[i].published = a->sources[i].published || a->sources[i].inventory.samples > 0;
     if (self->page_without_owners)
         log_warn("page is too large with its owners, they are left out", LOG_LIMIT("page"));
-    const char *missing = publisher_selection_error(a->publisher);
-    if (missing[0] != '\0' && sampled)
-        log_warn("not collecting GPU metrics", LOG_STR("reason", missing), LOG_LIMIT(missing));
+    if (sampled)
+        log_missing_devices(a);
 }
 
 void app_publish(struct app *a)

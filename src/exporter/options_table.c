@@ -75,6 +75,15 @@ static const struct option_row rows[] = {
     TEXT("devices", "d", "DCGM_EXPORTER_DEVICES_STR", devices, "f", WHAT,
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
          "i[:LIST] (GPU instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
+    TEXT("switch-devices", "s", "DCGM_EXPORTER_OTHER_DEVICES_STR", switch_devices, "f", WHAT,
+         "NVSwitches and their links to show: f (all), g[:LIST] (switches), or g[:LIST]+i[:LIST] (and "
+         "links of these); links of GPUs go with --devices."),
+    TEXT("cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", cpu_devices, "f", WHAT,
+         "CPUs and their cores to show: f (all), g[:LIST] (CPUs), or g[:LIST]+i[:LIST] (and cores of "
+         "these)."),
+    SWITCH("switch-id-quirk", NULL, "PODGPU_EXPORTER_SWITCH_ID_QUIRK", switch_id_quirk, WHAT,
+           "Every NVSwitch is called nvswitch0, as dcgm-exporter up to 4.8.2 does; of several one is "
+           "left then."),
     TEXT(
         "podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
         "podgpu's own families beside the DCGM_* ones: none or core; all is core in this version."),
@@ -181,12 +190,6 @@ static const struct option_row rows[] = {
                  "Container labels from the container runtime."),
     INERT_TEXT("container-runtime-socket", NULL, "DCGM_CONTAINER_RUNTIME_SOCKET",
                container_runtime_socket, "", "The container runtime's socket."),
-    INERT_TEXT("switch-devices", "s", "DCGM_EXPORTER_OTHER_DEVICES_STR", switch_devices, "f",
-               "NVSwitches and links to show, as --devices."),
-    INERT_TEXT("cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", cpu_devices, "f",
-               "CPUs and cores to show, as --devices."),
-    INERT_SWITCH("switch-id-quirk", "PODGPU_EXPORTER_SWITCH_ID_QUIRK", switch_id_quirk, NULL,
-                 "Every NVSwitch is called nvswitch0, as dcgm-exporter up to 4.8.2 does."),
     INERT_NUMBER("xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", xid_window_ms,
                  "300000", 0, INT32_MAX, "Milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back."),
     INERT_NUMBER("clock-events-count-window-size", NULL,

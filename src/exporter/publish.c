@@ -133,6 +133,10 @@ void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs)
 static struct attribute_device device_of(const struct inventory *inv, size_t i)
 {
     const struct frame_entity *e = &inv->entities[i].info;
+    // Nobody is given anything but these: a name that no id has.
+    if (e->kind != FRAME_ENTITY_GPU && e->kind != FRAME_ENTITY_GPU_I)
+        return (struct attribute_device){
+            .index = UINT32_MAX, .gpu_instance_id = UINT32_MAX, .is_instance = true};
     struct attribute_device d = {
         .is_instance = e->kind == FRAME_ENTITY_GPU_I,
         .index = e->index,
@@ -175,6 +179,8 @@ static int work_out_jobs(struct publisher *p, const struct inventory *inv)
     for (size_t i = 0; i < inv->entity_count; i++) {
         const struct frame_entity *e = &inv->entities[i].info;
         struct render_jobs *j = &p->entity_jobs[i];
+        if (e->kind != FRAME_ENTITY_GPU && e->kind != FRAME_ENTITY_GPU_I)
+            continue;
         j->names = hpc_jobs_find(p->jobs, e->index, e->gpu_instance_id, &j->count);
     }
     return 0;
@@ -350,9 +356,9 @@ struct http_body *publisher_body(const struct publisher *p, enum text_format for
     return page->bodies[format] ? page->bodies[format] : page->bodies[TEXT_FORMAT_PROMETHEUS];
 }
 
-const char *publisher_selection_error(const struct publisher *p)
+const char *publisher_selection_error(const struct publisher *p, enum render_group group)
 {
-    return render_selection_error(p->render);
+    return render_selection_error(p->render, group);
 }
 
 void publisher_counts(const struct publisher *p, size_t *out_device_series, size_t *out_all_series)

@@ -38,8 +38,8 @@ struct http_body *publisher_body(const struct publisher *p, enum text_format for
 // No new one could be made for so long that its values are no more to be shown.
 bool publisher_page_is_old(const struct publisher *p, uint64_t now_ns);
 
-// "" or which device --devices asks for and is not there. Borrowed until the next publish.
-const char *publisher_selection_error(const struct publisher *p);
+// render_selection_error of the page published last. Borrowed until the next publish.
+const char *publisher_selection_error(const struct publisher *p, enum render_group group);
 
 // Series on the page published last.
 void publisher_counts(const struct publisher *p, size_t *out_device_series, size_t *out_all_series);

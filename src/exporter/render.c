@@ -106,7 +106,7 @@ void render_counts(const struct render *r, size_t *out_device_series, size_t *ou
     *out_all_series = r->all_series;
 }
 
-const char *render_selection_error(const struct render *r)
+const char *render_selection_error(const struct render *r, enum render_group group)
 {
-    return r->last ? r->last->selection_error : "";
+    return r->last ? r->last->selection_errors[group] : "";
 }

@@ -5,6 +5,9 @@
 // order, INT64 as %d, DOUBLE as %f. The constant text before each value (family headers, names,
 // labels) is rendered once and kept until something it was made from changes; a page after that
 // costs a copy and a number per sample.
+//
+// A family's samples stand in the order of dcgm-exporter's groups: GPUs and instances, switches,
+// links, CPUs, cores. Compute instances have none.
 #pragma once
 
 #include "exporter/attribute.h"
@@ -67,6 +70,15 @@ struct render_self {
     } process;
 };
 
+enum render_group {
+    RENDER_GROUP_GPU, // and instances
+    RENDER_GROUP_SWITCH,
+    RENDER_GROUP_LINK, // of GPUs and of switches
+    RENDER_GROUP_CPU,
+    RENDER_GROUP_CORE,
+    RENDER_GROUP_COUNT,
+};
+
 struct render_input {
     const struct exporter_config *config;
     const struct device_view *view;
@@ -87,6 +99,6 @@ int must_use render_page(struct render *r, const struct render_input *in, enum t
                          struct buf *out);
 // How many samples the last page had (device families, all).
 void render_counts(const struct render *r, size_t *out_device_series, size_t *out_all_series);
-// Why no device families are there: "" or what --devices asked for and was not found. Valid until
-// the next page.
-const char *render_selection_error(const struct render *r);
+// Why a group is not there: "" or what --devices, --switch-devices or --cpu-devices asked for and
+// was not found (links are there nevertheless, those that were found). Valid until the next page.
+const char *render_selection_error(const struct render *r, enum render_group group);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DCGM families: for each row of the counters file and each sample of its list, copy name and
+// DCGM families: for each row of the counters file and each sample of its lists, copy name and
 // labels and print a number. This is the hot loop of a page. It looks values up by position where
-// inventory_find searches, under the same rules; a family's header is written with its first
+// device_view_find searches, under the same rules; a family's header is written with its first
 // sample, so families without one leave no trace.
 #include <math.h>
 
@@ -62,18 +62,24 @@ enum render_code render_value_code(const struct inventory_value *value)
     return value_code(value);
 }
 
-// The rules of inventory_find, by position.
-static inline enum render_code judge(const struct render_device_family *f,
-                                     const struct inventory_entity *entity,
-                                     const struct inventory_value *v, uint64_t now_ns)
+// The rules of inventory_find, by position; shown: what to say where there is a value.
+static inline enum render_code judge(const struct inventory_entity *entity,
+                                     const struct inventory_value *v, uint64_t horizon_ns,
+                                     uint64_t now_ns, enum render_code shown)
 {
     if (!entity->up)
         return RENDER_CODE_DOWN;
     if (v->status != FRAME_OK)
         return (enum render_code)v->status;
-    if (!inventory_is_current(v->taken_ns, now_ns, f->horizon_ns))
+    if (!inventory_is_current(v->taken_ns, now_ns, horizon_ns))
         return RENDER_CODE_STALE;
-    return value_code(v);
+    enum render_code code = value_code(v);
+    return code == RENDER_CODE_SHOWN ? shown : code;
+}
+
+static inline enum render_code shown_by(enum device_source source)
+{
+    return source == DEVICE_SOURCE_DCGM ? RENDER_CODE_SHOWN_DCGM : RENDER_CODE_SHOWN;
 }
 
 static inline void note(struct render_layout *l, size_t at, enum render_code code)
@@ -157,25 +163,37 @@ void render_add_exp_line(const struct render_layout *l, const struct render_devi
     buf_add_char(out, '\n');
 }
 
-// The last XID is evidence and has rules of its own, so inventory_find decides.
+// Why a GPU's sample is not there, or whose value it is.
+static enum render_code gpu_code(const struct render_device_family *f,
+                                 const struct render_input *in, const struct render_sample *s)
+{
+    const struct device_view *view = in->view;
+    enum device_source source = DEVICE_SOURCE_NVML;
+    const struct inventory_value *v = device_view_value(
+        view, f->board ? s->gpu : s->entity, f->slots, f->horizon_ns, in->now_ns, &source);
+    if (!v)
+        return RENDER_CODE_UNSEEN;
+    return judge(&view->primary->entities[s->entity], v, f->horizon_ns, in->now_ns,
+                 shown_by(source));
+}
+
+// The last XID is evidence and has rules of its own, so device_view_find decides.
 static size_t add_xid_family(struct render_layout *l, const struct render_device_family *f,
                              const struct render_input *in, struct buf *out)
 {
     const struct render_samples *list = render_samples_of(l, f);
-    const struct inventory *inv = in->view->primary;
     size_t added = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct render_sample *s = &list->items[i];
-        const struct inventory_entity *entity = &inv->entities[s->entity];
-        const struct inventory_value *v =
-            inventory_find(inv, entity, f->field, in->config->period_ns, in->now_ns);
-        enum render_code code = RENDER_CODE_UNSEEN;
-        if (v && v->type == FRAME_VALUE_I64)
-            code = render_value_code(v);
-        else if (f->slot != UINT32_MAX)
-            code = judge(f, entity, &entity->values[f->slot], in->now_ns);
-        note(l, f->first_code + i, code);
-        if (!v || code != RENDER_CODE_SHOWN)
+        enum device_source source = DEVICE_SOURCE_NVML;
+        const struct inventory_value *v = device_view_find(
+            in->view, s->entity, f->field, in->config->period_ns, in->now_ns, &source);
+        bool number = v && v->type == FRAME_VALUE_I64;
+        enum render_code code = number ? render_value_code(v) : gpu_code(f, in, s);
+        if (number && code == RENDER_CODE_SHOWN)
+            code = shown_by(source);
+        note(l, f->first_code[RENDER_GROUP_GPU] + i, code);
+        if (!number || !render_is_shown(code))
             continue;
         if (added++ == 0)
             render_add_span(l, f->header, out);
@@ -184,18 +202,24 @@ static size_t add_xid_family(struct render_layout *l, const struct render_device
     return added;
 }
 
-static size_t add_family(struct render_layout *l, const struct render_device_family *f,
-                         const struct render_input *in, struct buf *out)
+static size_t add_gpus(struct render_layout *l, const struct render_device_family *f,
+                       const struct render_input *in, struct buf *out)
 {
     const struct render_samples *list = render_samples_of(l, f);
-    const struct inventory_entity *entities = in->view->primary->entities;
+    const struct device_view *view = in->view;
+    const struct inventory_entity *entities = view->primary->entities;
     size_t added = 0;
     for (size_t i = 0; i < list->count; i++) {
         const struct render_sample *s = &list->items[i];
-        const struct inventory_value *v = &entities[f->board ? s->gpu : s->entity].values[f->slot];
-        enum render_code code = judge(f, &entities[s->entity], v, in->now_ns);
-        note(l, f->first_code + i, code);
-        if (code != RENDER_CODE_SHOWN)
+        enum device_source source = DEVICE_SOURCE_NVML;
+        const struct inventory_value *v = device_view_value(
+            view, f->board ? s->gpu : s->entity, f->slots, f->horizon_ns, in->now_ns, &source);
+        if (!v)
+            continue;
+        enum render_code code =
+            judge(&entities[s->entity], v, f->horizon_ns, in->now_ns, shown_by(source));
+        note(l, f->first_code[RENDER_GROUP_GPU] + i, code);
+        if (!render_is_shown(code))
             continue;
         if (added++ == 0)
             render_add_span(l, f->header, out);
@@ -204,39 +228,116 @@ static size_t add_family(struct render_layout *l, const struct render_device_fam
     return added;
 }
 
+// Samples of a group of parts; begun: the family has its header.
+static size_t add_parts(struct render_layout *l, const struct render_device_family *f,
+                        const struct render_input *in, int group, bool begun, struct buf *out)
+{
+    const struct render_samples *list = &l->groups[group];
+    const struct inventory_entity *entities = in->view->sources[DEVICE_SOURCE_DCGM]->entities;
+    bool missed = render_has_group(f->groups, group);
+    size_t added = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct render_sample *s = &list->items[i];
+        const struct inventory_value *v = device_view_part_value(in->view, s->entity, f->slots);
+        if (!v)
+            break; // not watched
+        enum render_code code =
+            judge(&entities[s->entity], v, f->horizon_ns, in->now_ns, RENDER_CODE_SHOWN_DCGM);
+        bool shown = render_is_shown(code);
+        note(l, f->first_code[group] + i, shown || missed ? code : RENDER_CODE_UNSEEN);
+        if (!shown)
+            continue;
+        if (added++ == 0 && !begun)
+            render_add_span(l, f->header, out);
+        add_sample(l, f, s, v, out);
+    }
+    return added;
+}
+
 // A label is kept whatever its age, and so counts as shown while it is known.
+static enum render_code label_code(const struct inventory_value *v, enum device_source source)
+{
+    if (v->type == FRAME_VALUE_NONE)
+        return (enum render_code)v->status;
+    return render_value_code(v) == RENDER_CODE_BLANK ? RENDER_CODE_BLANK : shown_by(source);
+}
+
 static void judge_label(struct render_layout *l, const struct render_device_family *f,
-                        const struct inventory *inv)
+                        const struct render_input *in)
 {
     const struct render_samples *list = render_samples_of(l, f);
     for (size_t i = 0; i < list->count; i++) {
-        const struct inventory_value *v =
-            &inv->entities[f->board ? list->items[i].gpu : list->items[i].entity].values[f->slot];
-        enum render_code code = (enum render_code)v->status;
-        if (v->type != FRAME_VALUE_NONE)
-            code =
-                render_value_code(v) == RENDER_CODE_BLANK ? RENDER_CODE_BLANK : RENDER_CODE_SHOWN;
-        note(l, f->first_code + i, code);
+        const struct render_sample *s = &list->items[i];
+        enum device_source source = DEVICE_SOURCE_NVML;
+        const struct inventory_value *v = device_view_value(
+            in->view, f->board ? s->gpu : s->entity, f->slots, UINT64_MAX, in->now_ns, &source);
+        if (v)
+            note(l, f->first_code[RENDER_GROUP_GPU] + i, label_code(v, source));
     }
+}
+
+static void judge_part_label(struct render_layout *l, const struct render_device_family *f,
+                             const struct render_input *in, int group)
+{
+    const struct render_samples *list = &l->groups[group];
+    for (size_t i = 0; i < list->count; i++) {
+        const struct inventory_value *v =
+            device_view_part_value(in->view, list->items[i].entity, f->slots);
+        if (v)
+            note(l, f->first_code[group] + i, label_code(v, DEVICE_SOURCE_DCGM));
+    }
+}
+
+static size_t add_gpu_group(struct render_layout *l, const struct render_device_family *f,
+                            const struct render_input *in, struct buf *out)
+{
+    if (f->exp)
+        return render_exp_add(l, f, in, out);
+    if (f->field->id == FIELD_XID_ERRORS && !f->label)
+        return add_xid_family(l, f, in, out);
+    if (!f->label)
+        return add_gpus(l, f, in, out);
+    judge_label(l, f, in);
+    return 0;
+}
+
+static size_t add_part_groups(struct render_layout *l, const struct render_device_family *f,
+                              const struct render_input *in, bool begun, struct buf *out)
+{
+    size_t added = 0;
+    for (int group = RENDER_GROUP_SWITCH; group < RENDER_GROUP_COUNT; group++) {
+        if (l->groups[group].count == 0 || !render_has_group(f->groups | f->shared, group))
+            continue;
+        if (!f->label)
+            added += add_parts(l, f, in, group, begun || added > 0, out);
+        else if (render_has_group(f->groups, group))
+            judge_part_label(l, f, in, group);
+    }
+    return added;
+}
+
+static enum render_dcgm dcgm_of(const struct device_view *view)
+{
+    const struct inventory *dcgm = view->sources[DEVICE_SOURCE_DCGM];
+    if (!dcgm)
+        return RENDER_DCGM_NONE;
+    return inventory_is_connected(dcgm) ? RENDER_DCGM_THERE : RENDER_DCGM_AWAY;
 }
 
 size_t render_devices_add(struct render_layout *l, const struct render_input *in, struct buf *out)
 {
+    enum render_dcgm dcgm = dcgm_of(in->view);
+    l->field_stale = l->field_stale || dcgm != l->dcgm;
+    l->dcgm = dcgm;
     size_t added = 0;
     for (size_t i = 0; i < l->family_count; i++) {
         const struct render_device_family *f = &l->families[i];
-        if (f->elsewhere)
-            continue;
-        if (f->exp)
-            added += render_exp_add(l, f, in, out);
-        else if (f->field->id == FIELD_XID_ERRORS && !f->label)
-            added += add_xid_family(l, f, in, out);
-        else if (f->slot == UINT32_MAX)
-            continue;
-        else if (f->label)
-            judge_label(l, f, in->view->primary);
-        else
-            added += add_family(l, f, in, out);
+        size_t lines = 0;
+        if (render_has_group(f->groups, RENDER_GROUP_GPU))
+            lines = add_gpu_group(l, f, in, out);
+        if (f->slots.at[DEVICE_SOURCE_DCGM] != UINT32_MAX)
+            lines += add_part_groups(l, f, in, lines > 0, out);
+        added += lines;
     }
     return added;
 }

@@ -37,7 +37,12 @@ static const struct render_samples *samples_of(const struct family *f)
 
 static void note(struct family *f, size_t sample, enum render_code code)
 {
-    render_note(f->layout, f->family->first_code + sample, code);
+    render_note(f->layout, f->family->first_code[RENDER_GROUP_GPU] + sample, code);
+}
+
+static enum render_code shown_by(enum device_source source)
+{
+    return source == DEVICE_SOURCE_DCGM ? RENDER_CODE_SHOWN_DCGM : RENDER_CODE_SHOWN;
 }
 
 static struct sv number_text(char *text, uint64_t number)
@@ -90,18 +95,22 @@ static bool is_of_xids(const struct family *f)
            f->family->field->id == FIELD_EXP_XID_TOTAL;
 }
 
-// The rows of the first source that has counted something. *watched: a source is looking.
+// The rows of the first source that has counted something. *code: whose they are, or the first that
+// is looking; else that there is nothing.
 static size_t find_rows(const struct family *f, size_t entity, struct exp_count *rows, bool *known,
-                        bool *watched)
+                        enum render_code *code)
 {
     size_t count = 0;
-    *known = *watched = false;
+    *known = false;
+    *code = (enum render_code)FRAME_NO_DATA;
     for (unsigned s = 0; s < DEVICE_SOURCE_COUNT && !*known && f->in->exp; s++) {
         struct place p = place_of(f->in, entity, (enum device_source)s);
         if (p.entity == SIZE_MAX)
             continue;
         count = get_rows(f, &p, rows, known);
-        *watched = *watched || !is_of_xids(f) || is_listening(p.inv);
+        bool watched = !is_of_xids(f) || is_listening(p.inv);
+        if (*known || (watched && !render_is_shown(*code)))
+            *code = shown_by(p.source);
     }
     return count;
 }
@@ -149,11 +158,11 @@ static void add_counts(struct family *f, size_t sample)
         return;
     }
     struct exp_count rows[LIMIT_XID_CODES];
-    bool known, watched;
-    size_t count = find_rows(f, entity, rows, &known, &watched);
-    bool shown = known || watched;
-    note(f, sample, shown ? RENDER_CODE_SHOWN : (enum render_code)FRAME_NO_DATA);
-    if (shown && !known && is_of_window(f))
+    bool known;
+    enum render_code code;
+    size_t count = find_rows(f, entity, rows, &known, &code);
+    note(f, sample, code);
+    if (render_is_shown(code) && !known && is_of_window(f))
         add_count_row(f, sample, (struct sv){0}, 0);
     add_count_rows(f, sample, rows, count);
 }
@@ -196,7 +205,7 @@ static enum render_code judge_health(const struct family *f, const struct place 
     if (gpu->entity == SIZE_MAX || gpu->inv->verdicts_ns == 0)
         return (enum render_code)FRAME_NO_DATA;
     return inventory_is_current(gpu->inv->verdicts_ns, f->in->now_ns, f->family->horizon_ns)
-               ? RENDER_CODE_SHOWN
+               ? RENDER_CODE_SHOWN_DCGM
                : RENDER_CODE_STALE;
 }
 
@@ -205,7 +214,7 @@ static void add_health(struct family *f, size_t sample)
     struct place gpu = place_of(f->in, samples_of(f)->items[sample].gpu, DEVICE_SOURCE_DCGM);
     enum render_code code = judge_health(f, &gpu);
     note(f, sample, code);
-    for (size_t i = 0; i < HEALTH_SYSTEMS && code == RENDER_CODE_SHOWN; i++) {
+    for (size_t i = 0; i < HEALTH_SYSTEMS && render_is_shown(code); i++) {
         const struct frame_verdict *v = find_verdict(gpu.inv, gpu.entity, health_systems[i].bit);
         char unknown[sizeof(UNKNOWN_CODE) + NUM_U64_BYTES];
         struct sv code_name = code_text(unknown, v ? v->code : 0);
@@ -267,7 +276,7 @@ static void add_peers(struct family *f, size_t sample)
     const struct render_sample *s = &samples_of(f)->items[sample];
     struct place gpu;
     if (find_peers(f, s->gpu, &gpu)) {
-        note(f, sample, RENDER_CODE_SHOWN);
+        note(f, sample, shown_by(gpu.source));
         begin(f); // dcgm-exporter has the family though a GPU has no peers
         add_peer_rows(f, sample, &gpu);
     } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What podgpu says of itself that is text rather than numbers: build, flags without effect, where
-// each field's values come from and, field by field and GPU by GPU, why there are none. The last is
-// made anew when render_devices.c saw a value come or go.
+// each field's values come from and, field by field and GPU by GPU, why there are none; of
+// switches, links, CPUs and cores once a field. The last is made anew when render_devices.c saw a
+// value come or go.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -41,7 +42,8 @@ int render_about_build(struct render_layout *l, const struct render_input *in)
 
 // --- Fields ---
 
-static const char *source_of(const struct field_info *field)
+// Where NVML has it from.
+static const char *nvml_source_of(const struct field_info *field)
 {
     switch ((enum field_origin)field->origin) {
     case FIELD_ORIGIN_CALL:
@@ -54,7 +56,9 @@ static const char *source_of(const struct field_info *field)
     case FIELD_ORIGIN_NONE:
         break;
     }
-    return NULL;
+    if (field->id == FIELD_EXP_XID_COUNT || field->id == FIELD_EXP_XID_TOTAL)
+        return "nvml_events";
+    return field->id >= FIELD_EXP_FIRST ? SOURCE_NVML : NULL;
 }
 
 static struct sv name_of(const struct render_layout *l, const struct render_device_family *f)
@@ -62,32 +66,50 @@ static struct sv name_of(const struct render_layout *l, const struct render_devi
     return (struct sv){l->text.data + f->name.at, f->name.bytes};
 }
 
-static bool is_shown_somewhere(const struct render_layout *l, const struct render_device_family *f)
+static size_t samples_in(const struct render_layout *l, const struct render_device_family *f,
+                         int group)
 {
-    size_t count = f->elsewhere ? 0 : render_samples_of(l, f)->count;
-    for (size_t i = 0; i < count; i++)
-        if (l->codes[f->first_code + i] == RENDER_CODE_SHOWN)
-            return true;
+    if (!render_has_group(f->groups | f->shared, group))
+        return 0;
+    return group == RENDER_GROUP_GPU ? render_samples_of(l, f)->count : l->groups[group].count;
+}
+
+static bool is_shown_by(const struct render_layout *l, const struct render_device_family *f,
+                        enum render_code shown)
+{
+    for (int group = 0; group < RENDER_GROUP_COUNT; group++) {
+        size_t count = samples_in(l, f, group);
+        for (size_t i = 0; i < count; i++)
+            if (l->codes[f->first_code[group] + i] == shown)
+                return true;
+    }
     return false;
+}
+
+static void add_source(struct render_layout *l, const struct render_device_family *f,
+                       const char *source, bool *begun)
+{
+    struct buf *out = &l->field_text;
+    if (!*begun)
+        render_add_header(out, l->format, RENDER_FIELD_SOURCE_INFO);
+    *begun = true;
+    add_info_line(out, RENDER_FIELD_SOURCE_INFO);
+    text_add_label(out, "field", name_of(l, f));
+    text_add_label(out, "source", sv_from(source));
+    buf_add_str(out, "} 1\n");
+    l->field_lines++;
 }
 
 static void add_sources(struct render_layout *l)
 {
-    struct buf *out = &l->field_text;
     bool begun = false;
     for (size_t i = 0; i < l->family_count; i++) {
         const struct render_device_family *f = &l->families[i];
-        const char *source = source_of(f->field);
-        if (!source || !is_shown_somewhere(l, f))
-            continue;
-        if (!begun)
-            render_add_header(out, l->format, RENDER_FIELD_SOURCE_INFO);
-        begun = true;
-        add_info_line(out, RENDER_FIELD_SOURCE_INFO);
-        text_add_label(out, "field", name_of(l, f));
-        text_add_label(out, "source", sv_from(source));
-        buf_add_str(out, "} 1\n");
-        l->field_lines++;
+        const char *nvml = nvml_source_of(f->field);
+        if (nvml && is_shown_by(l, f, RENDER_CODE_SHOWN))
+            add_source(l, f, nvml, &begun);
+        if (is_shown_by(l, f, RENDER_CODE_SHOWN_DCGM))
+            add_source(l, f, "dcgm", &begun);
     }
 }
 
@@ -105,9 +127,8 @@ static const char *reason_of(const struct render_device_family *f,
         return "blank";
     case RENDER_CODE_UNSEEN:
         return "not_watched";
-    case RENDER_CODE_ELSEWHERE:
-        return frame_status_text(FRAME_NEEDS_DCGM);
     case RENDER_CODE_SHOWN:
+    case RENDER_CODE_SHOWN_DCGM:
     case RENDER_CODE_END:
         break;
     }
@@ -139,8 +160,8 @@ static bool is_told(const struct render_layout *l, const struct render_device_fa
     const struct render_samples *list = render_samples_of(l, f);
     for (size_t i = 0; i < sample; i++) {
         const struct render_sample *s = &list->items[i];
-        enum render_code code = l->codes[f->first_code + i];
-        if (s->gpu == list->items[sample].gpu && code != RENDER_CODE_SHOWN &&
+        enum render_code code = l->codes[f->first_code[RENDER_GROUP_GPU] + i];
+        if (s->gpu == list->items[sample].gpu && !render_is_shown(code) &&
             strcmp(reason_of(f, &inv->entities[s->entity], code), reason) == 0)
             return true;
     }
@@ -156,8 +177,8 @@ static void add_family_reasons(struct render_layout *l, const struct render_devi
     memset(told, 0, inv->entity_count * sizeof(*told));
     for (size_t i = 0; i < list->count; i++) {
         const struct render_sample *s = &list->items[i];
-        enum render_code code = l->codes[f->first_code + i];
-        if (code == RENDER_CODE_SHOWN || (told[s->gpu] & (1u << code)))
+        enum render_code code = l->codes[f->first_code[RENDER_GROUP_GPU] + i];
+        if (render_is_shown(code) || (told[s->gpu] & (1u << code)))
             continue;
         bool first = told[s->gpu] == 0;
         told[s->gpu] |= 1u << code;
@@ -165,6 +186,46 @@ static void add_family_reasons(struct render_layout *l, const struct render_devi
         if (first || !is_told(l, f, inv, i, reason))
             add_unavailable(l, f, reason, &inv->entities[s->gpu], begun);
     }
+}
+
+// Why there is no device at all that could have the field.
+static const char *absence_of(const struct render_layout *l, const struct render_device_family *f)
+{
+    switch (l->dcgm) {
+    case RENDER_DCGM_UNKNOWN:
+    case RENDER_DCGM_NONE:
+        return frame_status_text(FRAME_NEEDS_DCGM);
+    case RENDER_DCGM_AWAY:
+        return frame_status_text(FRAME_NOT_CONNECTED);
+    case RENDER_DCGM_THERE:
+        break;
+    }
+    for (int group = 0; group < RENDER_GROUP_COUNT; group++)
+        if (render_has_group(f->groups, group) && l->listed[group])
+            return "not_selected";
+    return "no_such_entity";
+}
+
+// Of switches, links, CPUs and cores a field's reason is told once, whatever their number.
+static void add_part_reasons(struct render_layout *l, const struct render_device_family *f,
+                             const struct inventory *dcgm, bool *begun)
+{
+    uint32_t told = 0;
+    size_t all = 0;
+    for (int group = RENDER_GROUP_SWITCH; group < RENDER_GROUP_COUNT; group++) {
+        size_t count = render_has_group(f->groups, group) ? samples_in(l, f, group) : 0;
+        for (size_t i = 0; i < count; i++) {
+            enum render_code code = l->codes[f->first_code[group] + i];
+            if (render_is_shown(code) || (told & (1u << code)))
+                continue;
+            told |= 1u << code;
+            const struct inventory_entity *e = &dcgm->entities[l->groups[group].items[i].entity];
+            add_unavailable(l, f, reason_of(f, e, code), NULL, begun);
+        }
+        all += count;
+    }
+    if (all == 0)
+        add_unavailable(l, f, absence_of(l, f), NULL, begun);
 }
 
 int render_fields_refresh(struct render_layout *l, const struct render_input *in)
@@ -181,10 +242,10 @@ int render_fields_refresh(struct render_layout *l, const struct render_input *in
     bool begun = false;
     for (size_t i = 0; i < l->family_count; i++) {
         const struct render_device_family *f = &l->families[i];
-        if (f->elsewhere)
-            add_unavailable(l, f, reason_of(f, NULL, RENDER_CODE_ELSEWHERE), NULL, &begun);
-        else
+        if (render_has_group(f->groups, RENDER_GROUP_GPU))
             add_family_reasons(l, f, inv, told, &begun);
+        else
+            add_part_reasons(l, f, in->view->sources[DEVICE_SOURCE_DCGM], &begun);
     }
     if (l->field_text.error)
         return l->field_text.error;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the files of render: render.c (entry, what is kept and when it is made anew),
-// render_layout.c (which samples there are), render_labels.c (their labels), render_devices.c (DCGM
-// families), render_podgpu.c and render_fields.c (podgpu's own device and field families),
-// render_self.c (numbers about ourselves), render_families_table.c (names, types and help of
-// podgpu's families).
+// render_layout.c (which families there are), render_samples.c (which samples), render_choice.c (of
+// which devices), render_labels.c (their labels), render_devices.c (DCGM families), render_exp.c
+// (dcgm-exporter's own counters), render_podgpu.c and render_fields.c (podgpu's own device and
+// field families), render_self.c (numbers about ourselves), render_families_table.c (names, types
+// and help of podgpu's families).
 #pragma once
 
 #include "exporter/render.h"
@@ -15,8 +16,8 @@ struct render_span {
 
 // One sample in each family of a list: an entity, or a copy of it for one of its holders or jobs.
 struct render_sample {
-    uint32_t entity;           // position in inventory.entities
-    uint32_t gpu;              // of its GPU; itself for a GPU
+    uint32_t entity;           // position in view.primary->entities; of parts in DCGM's
+    uint32_t gpu;              // of its GPU in view.primary; itself for a GPU; UINT32_MAX: none
     uint32_t split;            // bytes of labels before the place of err_code and err_msg
     struct render_span labels; // `{gpu="0",...} `
 };
@@ -44,19 +45,22 @@ struct render_exp_samples {
     size_t count, capacity;
 };
 
-// One row of the counters file. Its samples are all of list; nothing of the configuration is
-// borrowed but static data.
+// One row of the counters file. Its samples are those of the lists of its groups, one after the
+// other; nothing of the configuration is borrowed but static data.
 struct render_device_family {
     const struct field_info *field;
     struct render_span header; // HELP and TYPE lines
     struct render_span name;
-    uint32_t slot;       // position in inventory.fields; UINT32_MAX: not watched
-    uint32_t first_code; // position in layout.codes: one a sample, in list order
+    struct device_slots slots;
     uint64_t horizon_ns; // how old a value may be
-    bool board;          // values are the GPU's, not the instance's
-    bool label;          // no samples of its own
-    bool exp;            // of dcgm-exporter's own counters
-    bool elsewhere;      // belongs to switches, links, CPUs or adapters: no GPU has it
+    uint32_t
+        first_code[RENDER_GROUP_COUNT]; // position in layout.codes: one a sample, in list order
+    uint8_t groups;                     // bit a group whose devices have this field
+    uint8_t shared; // bit a group of other devices, which show it where DCGM has it for them: that
+                    // they have none is not told
+    bool board;     // values are the GPU's, not the instance's
+    bool label;     // no samples of its own
+    bool exp;       // of dcgm-exporter's own counters
 };
 
 // Why a sample was not there. Below FRAME_STATUS_END: enum frame_status.
@@ -65,10 +69,23 @@ enum render_code {
     RENDER_CODE_DOWN = FRAME_STATUS_END,
     RENDER_CODE_STALE,
     RENDER_CODE_NOT_NUMERIC,
-    RENDER_CODE_BLANK, // DCGM's own sentinels for "no value"
-    RENDER_CODE_ELSEWHERE,
-    RENDER_CODE_UNSEEN, // not looked at: nothing of it is kept
+    RENDER_CODE_BLANK,      // DCGM's own sentinels for "no value"
+    RENDER_CODE_UNSEEN,     // not looked at: nothing of it is kept
+    RENDER_CODE_SHOWN_DCGM, // DCGM's value; RENDER_CODE_SHOWN: NVML's
     RENDER_CODE_END,
+};
+
+static inline bool render_is_shown(enum render_code code)
+{
+    return code == RENDER_CODE_SHOWN || code == RENDER_CODE_SHOWN_DCGM;
+}
+
+// What can be said of DCGM as a whole where devices that it alone knows are missing.
+enum render_dcgm {
+    RENDER_DCGM_UNKNOWN, // before the first page
+    RENDER_DCGM_NONE,    // not in use
+    RENDER_DCGM_AWAY,    // in use, and no host engine answers
+    RENDER_DCGM_THERE,
 };
 
 // Everything a layout was made from. All members are of one size, so there is no padding and memcmp
@@ -155,18 +172,19 @@ struct render_layout {
     enum text_format format;
     struct render_key key;
     struct buf text;
-    struct render_samples own;   // of the chosen entities
+    struct render_samples groups[RENDER_GROUP_COUNT]; // of the chosen devices
     struct render_samples board; // one a GPU; used with --mig-board-fields=once only
     struct render_exp_samples exp[RENDER_EXP_COUNT]; // by field id; empty where not asked for
     struct render_device_family *families;
     size_t family_count, family_capacity;
     uint8_t *codes; // enum render_code of each sample on the last page
     size_t code_count, code_capacity;
-    bool *shown; // per entity: podgpu_gpu_* families have it
+    bool *shown; // per entity of view.primary: podgpu_gpu_* families have it
     size_t shown_capacity;
-    size_t duplicates;         // samples left out because another one has the same labels
-    size_t copies_dropped;     // over LIMIT_ENTITY_COPIES
-    char selection_error[160]; // "" when all that was asked for is there
+    size_t duplicates;               // samples left out because another one has the same labels
+    size_t copies_dropped;           // over LIMIT_ENTITY_COPIES
+    bool listed[RENDER_GROUP_COUNT]; // there are such devices, chosen or not
+    char selection_errors[RENDER_GROUP_COUNT][160]; // "" when all that was asked for is there
 
     // Ready text, each made anew when what it says changed.
     struct buf gpu_text; // podgpu_gpu_*
@@ -176,7 +194,8 @@ struct render_layout {
     size_t about_lines;
     struct buf field_text; // field_source_info, field_unavailable_info
     size_t field_lines;
-    bool field_stale; // a code changed since field_text was made
+    bool field_stale; // a code or dcgm changed since field_text was made
+    enum render_dcgm dcgm;
     struct render_span self_headers[RENDER_FAMILY_COUNT];
     struct render_span self_lines[RENDER_SELF_LINES_MAX];
 };
@@ -208,9 +227,13 @@ int must_use render_labels_init(struct render_labels *l, const struct render_inp
 void render_labels_deinit(struct render_labels *l);
 // `{gpu="0",...} ` of a DCGM sample.
 struct render_subject {
-    const struct inventory_entity *entity, *gpu;
-    const struct render_owner *owner;
-    const char *job; // NULL: none
+    enum render_group group;
+    uint32_t at;                           // position of entity, as in struct render_sample
+    const struct inventory_entity *entity; // of view.primary; of parts DCGM's
+    const struct inventory_entity *whole;  // of an instance and of a link of a GPU its GPU, of
+                                           // others the switch or CPU; of those themselves
+    const struct render_owner *owner;      // of others than GPUs and their parts nobody
+    const char *job;                       // NULL: none
     // Labels that are put in later, ascending, up to NULL; NULL: none. A pod's label of such a name
     // gives way.
     const char *const *extras;
@@ -232,6 +255,31 @@ void render_labels_add_model(const struct render_input *in, const struct invento
                              struct buf *out);
 
 // --- render_layout.c ---
+// --- render_choice.c ---
+// Positions of the devices that -d, -s and -p choose, a group each, in page order, as in struct
+// render_sample. Says in the layout what was not found, which devices podgpu_gpu_* shows, and what
+// was left out as another one's double.
+struct render_choice {
+    uint32_t *at[RENDER_GROUP_COUNT];
+    size_t count[RENDER_GROUP_COUNT];
+    uint32_t *link_gpus; // of each link in at: its GPU in view.primary; UINT32_MAX: a switch has it
+};
+// 0, -ENOMEM; to be deinited in either case.
+int must_use render_choose(struct render_layout *l, const struct render_input *in,
+                           struct render_choice *out);
+void render_choice_deinit(struct render_choice *c);
+
+// --- render_samples.c ---
+// Fills the lists of samples. 0, -ENOMEM, the error of the layout's text.
+int must_use render_samples_build(struct render_layout *l, const struct render_input *in);
+
+// --- render_layout.c ---
+// Whether a row has its place in render_exp.c.
+bool render_is_exp(const struct counter *c);
+// Whether a field's samples are the GPU's: --mig-board-fields=once shows them once.
+bool render_is_of_board(const struct field_info *field);
+// Room for count items of size bytes in *items; what was in it is lost. 0, -ENOMEM.
+int must_use render_make_room(void *items, size_t *capacity, size_t count, size_t size);
 // Makes everything of *l anew. 0, -ENOMEM, -EFBIG.
 int must_use render_layout_build(struct render_layout *l, const struct render_input *in,
                                  const struct render_key *key);
@@ -243,10 +291,16 @@ static inline const struct inventory_entity *render_gpu_of(const struct inventor
     return &inv->entities[entity->info.parent];
 }
 
+// The GPUs' samples of a family.
 static inline const struct render_samples *render_samples_of(const struct render_layout *l,
                                                              const struct render_device_family *f)
 {
-    return f->board && l->board.count > 0 ? &l->board : &l->own;
+    return f->board && l->board.count > 0 ? &l->board : &l->groups[RENDER_GROUP_GPU];
+}
+
+static inline bool render_has_group(uint8_t groups, int group)
+{
+    return (groups >> group) & 1;
 }
 
 // --- render_devices.c ---

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels of device samples, in dcgm-exporter's order: the built-in ones, then configured labels and
-// those of the owner's pod by name, then attributes (owner, job) by name. A configured or pod label
-// that would repeat a built-in name or an attribute is exposed as label_<name>, as the Prometheus
-// relabelling of Kubernetes metadata names such things.
+// Labels of device samples, in dcgm-exporter's order: the built-in ones of the group, then
+// configured labels and those of the owner's pod by name, then attributes (owner, job) by name. A
+// configured or pod label that would repeat a built-in name or an attribute is exposed as
+// label_<name>, as the Prometheus relabelling of Kubernetes metadata names such things.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -137,24 +137,86 @@ static void add_hostname(const struct render_input *in, struct buf *out)
     }
 }
 
-// The instance's labels stand even with an unknown profile: without them all instances would be one
-// series.
-static void add_built_in(const struct render_input *in, const struct inventory_entity *entity,
-                         const struct inventory_entity *gpu, struct buf *out)
+static void add_device_label(uint32_t index, struct buf *out)
 {
     char device[sizeof("nvidia") + NUM_U64_BYTES] = "nvidia";
     size_t length = sizeof("nvidia") - 1;
-    length += num_print_u64(device + length, gpu->info.index);
-    buf_add_char(out, '{');
-    add_number_label(out, "gpu", gpu->info.index);
-    text_add_label(out, in->config->options->flags.use_old_namespace ? "uuid" : "UUID",
-                   sv_from(gpu->info.uuid));
-    text_add_label(out, "pci_bus_id", sv_from(gpu->info.bus_id));
+    length += num_print_u64(device + length, index);
     text_add_label(out, "device", (struct sv){device, length});
-    render_labels_add_model(in, gpu, out);
-    if (entity->info.kind == FRAME_ENTITY_GPU_I) {
-        text_add_label(out, "GPU_I_PROFILE", sv_from(entity->info.profile));
-        add_number_label(out, "GPU_I_ID", entity->info.gpu_instance_id);
+}
+
+// The instance's labels stand even with an unknown profile: without them all instances would be one
+// series.
+static void add_gpu(const struct render_input *in, const struct render_subject *s, struct buf *out)
+{
+    const struct frame_entity *gpu = &s->whole->info, *e = &s->entity->info;
+    add_number_label(out, "gpu", gpu->index);
+    text_add_label(out, in->config->options->flags.use_old_namespace ? "uuid" : "UUID",
+                   sv_from(gpu->uuid));
+    text_add_label(out, "pci_bus_id", sv_from(gpu->bus_id));
+    add_device_label(gpu->index, out);
+    render_labels_add_model(in, s->whole, out);
+    if (e->kind == FRAME_ENTITY_GPU_I) {
+        text_add_label(out, "GPU_I_PROFILE", sv_from(e->profile));
+        add_number_label(out, "GPU_I_ID", e->gpu_instance_id);
+    }
+}
+
+static void add_switch_label(uint32_t id, struct buf *out)
+{
+    char name[sizeof("nvswitch") + NUM_U64_BYTES] = "nvswitch";
+    size_t length = sizeof("nvswitch") - 1;
+    length += num_print_u64(name + length, id);
+    text_add_label(out, "nvswitch", (struct sv){name, length});
+}
+
+static void add_known(const char *name, const char *value, struct buf *out)
+{
+    if (value[0] != '\0')
+        text_add_label(out, name, sv_from(value));
+}
+
+// Links of GPUs are numbered from 1, links of switches from 0. What is not known is left out, the
+// model's name stays as it is, and the UUID's label has this name in either spelling of the others.
+static void add_link(const struct render_subject *s, struct buf *out)
+{
+    const struct frame_entity *whole = &s->whole->info;
+    if (whole->kind != FRAME_ENTITY_GPU) {
+        add_number_label(out, "nvlink", s->entity->info.id);
+        add_switch_label(whole->id, out);
+        return;
+    }
+    add_number_label(out, "nvlink", (uint64_t)s->entity->info.id + 1);
+    add_number_label(out, "gpu", whole->index);
+    add_known("gpu_uuid", whole->uuid, out);
+    add_known("pci_bus_id", whole->bus_id, out);
+    add_device_label(whole->index, out);
+    add_known("model_name", whole->name, out);
+}
+
+static void add_built_in(const struct render_input *in, const struct render_subject *s,
+                         struct buf *out)
+{
+    buf_add_char(out, '{');
+    switch (s->group) {
+    case RENDER_GROUP_GPU:
+        add_gpu(in, s, out);
+        break;
+    case RENDER_GROUP_SWITCH:
+        add_switch_label(in->config->options->flags.switch_id_quirk ? 0 : s->entity->info.id, out);
+        break;
+    case RENDER_GROUP_LINK:
+        add_link(s, out);
+        break;
+    case RENDER_GROUP_CPU:
+        add_number_label(out, "cpu", s->entity->info.id);
+        break;
+    case RENDER_GROUP_CORE:
+        add_number_label(out, "cpucore", s->entity->info.id);
+        add_number_label(out, "cpu", s->whole->info.id);
+        break;
+    case RENDER_GROUP_COUNT:
+        break;
     }
     add_hostname(in, out);
 }
@@ -230,7 +292,35 @@ static void leave_room(struct middle *m, const char *before, struct buf *out)
     }
 }
 
-static void add_middle(const struct render_labels *l, const struct inventory_entity *entity,
+// A group has the labels of its own level and the global ones.
+static const struct inventory_value *label_of(const struct render_input *in,
+                                              const struct render_subject *s,
+                                              const struct field_info *field)
+{
+    enum field_level level = (enum field_level)field->level;
+    bool fits = level == FIELD_LEVEL_NONE;
+    switch (s->group) {
+    case RENDER_GROUP_GPU:
+        return device_view_label(in->view, s->at, field);
+    case RENDER_GROUP_SWITCH:
+        fits = fits || level == FIELD_LEVEL_SWITCH || level == FIELD_LEVEL_LINK;
+        break;
+    case RENDER_GROUP_LINK:
+        fits = fits || level == FIELD_LEVEL_LINK;
+        break;
+    case RENDER_GROUP_CPU:
+        fits = fits || level == FIELD_LEVEL_CPU || level == FIELD_LEVEL_CPU_CORE;
+        break;
+    case RENDER_GROUP_CORE:
+        fits = fits || level == FIELD_LEVEL_CPU_CORE;
+        break;
+    case RENDER_GROUP_COUNT:
+        break;
+    }
+    return fits ? device_view_part_label(in->view, s->at, field) : NULL;
+}
+
+static void add_middle(const struct render_labels *l, const struct render_subject *subject,
                        struct middle *m, struct buf *out)
 {
     for (size_t i = 0; i < l->row_count; i++) {
@@ -239,8 +329,7 @@ static void add_middle(const struct render_labels *l, const struct inventory_ent
             continue;
         leave_room(m, row->name, out);
         add_pod_labels(&m->pod, row->name, out);
-        const struct inventory_value *v =
-            inventory_find_label(l->in->view->primary, entity, row->field);
+        const struct inventory_value *v = label_of(l->in, subject, row->field);
         if (v && render_value_code(v) != RENDER_CODE_BLANK)
             add_value_label(row->name, v, out);
     }
@@ -307,14 +396,16 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
 void render_labels_add(const struct render_labels *l, const struct render_subject *subject,
                        struct buf *out, struct render_places *out_places)
 {
+    // Built-in names that links alone have: a pod's label of such a name has no room there.
+    static const char *const of_links[] = {"gpu_uuid", "model_name", "nvlink", NULL};
     struct middle m = {
         .pod = pod_labels_of(subject->owner),
-        .extras = subject->extras,
+        .extras = subject->group == RENDER_GROUP_LINK ? of_links : subject->extras,
         .places = out_places,
         .start = out->len,
     };
-    add_built_in(l->in, subject->entity, subject->gpu, out);
-    add_middle(l, subject->entity, &m, out);
+    add_built_in(l->in, subject, out);
+    add_middle(l, subject, &m, out);
     out_places->split = (uint32_t)(add_owner(l->in, subject->owner, subject->job, out) - m.start);
     buf_add_str(out, "} ");
 }

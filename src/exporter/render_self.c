@@ -270,11 +270,19 @@ static size_t add_sources(const struct render_layout *l, const struct render_inp
     return added;
 }
 
+static bool has_all_devices(const struct render_layout *l)
+{
+    for (size_t i = 0; i < RENDER_GROUP_COUNT; i++)
+        if (l->selection_errors[i][0] != '\0')
+            return false;
+    return true;
+}
+
 // What the layout and the sources tell of themselves.
 static size_t add_others(const struct render_layout *l, const struct render_input *in,
                          struct buf *out)
 {
-    add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", l->selection_error[0] == '\0', out);
+    add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", has_all_devices(l), out);
     add_line(l, RENDER_SERIES_DROPPED, true, "{reason=\"duplicate\"} ", l->duplicates, out);
     add_line(l, RENDER_SERIES_DROPPED, false, "{reason=\"holders\"} ", l->copies_dropped, out);
     return 3 + add_sources(l, in, out);

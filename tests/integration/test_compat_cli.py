@@ -61,7 +61,7 @@ FLAGS = {
     "container-runtime-socket": ("DCGM_CONTAINER_RUNTIME_SOCKET", "/run/containerd/containerd.sock"),
 }
 # Of these what has no effect in this build; each must be told.
-INERT = {"cpu-devices", "configmap-data", "switch-devices", "fake-gpus",
+INERT = {"configmap-data", "fake-gpus",
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
          "watch-max-keep-samples", "dump-enabled", "dump-directory",
          "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",

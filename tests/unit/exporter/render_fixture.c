@@ -18,7 +18,7 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void watch(struct fixture *f)
+static void watch(struct fixture *f, struct inventory *inv)
 {
     uint16_t ids[LIMIT_COUNTERS], labels[LIMIT_COUNTERS];
     size_t count = 0, label_count = 0;
@@ -30,8 +30,8 @@ static void watch(struct fixture *f)
             labels[label_count++] = c->field->id;
     }
     qsort(ids, count, sizeof(ids[0]), compare_ids);
-    must(inventory_set_fields(&f->inventory, ids, count, 1) == 0, "fields");
-    inventory_set_labels(&f->inventory, labels, label_count);
+    must(inventory_set_fields(inv, ids, count, 1) == 0, "fields");
+    inventory_set_labels(inv, labels, label_count);
 }
 
 struct fixture *fixture_new(const char *csv, const char *devices)
@@ -52,7 +52,13 @@ struct fixture *fixture_new(const char *csv, const char *devices)
                                                         600 * NS_PER_S};
     memcpy(f->config.period_ns, periods, sizeof(periods));
     inventory_init(&f->inventory);
-    watch(f);
+    watch(f, &f->inventory);
+    inventory_init(&f->dcgm);
+    device_view_init(&f->view);
+    r = selection_parse(SV("f"), &f->options.switches, &err);
+    must(r == 0, err.text);
+    r = selection_parse(SV("f"), &f->options.cpus, &err);
+    must(r == 0, err.text);
     f->self = (struct render_self){
         .started_wall_ns = FIXTURE_WALL_NS,
         .version = "1.2.3",
@@ -83,9 +89,13 @@ void fixture_free(struct fixture *f)
     render_free(f->render);
     pod_metadata_free(f->metadata);
     forget_holders(f);
+    device_view_deinit(&f->view);
     inventory_deinit(&f->inventory);
+    inventory_deinit(&f->dcgm);
     counter_list_deinit(&f->config.counters);
     selection_deinit(&f->options.gpus);
+    selection_deinit(&f->options.switches);
+    selection_deinit(&f->options.cpus);
     buf_deinit(&f->page);
     free(f);
 }
@@ -142,24 +152,66 @@ void fixture_list(struct fixture *f)
     must(inventory_apply(&f->inventory, &frame) == 0, "entities");
 }
 
+// --- DCGM's devices ---
+
+void fixture_use_dcgm(struct fixture *f)
+{
+    if (!f->with_dcgm)
+        watch(f, &f->dcgm);
+    f->with_dcgm = true;
+}
+
+uint32_t fixture_add_dcgm_gpu(struct fixture *f, uint32_t gpu, uint32_t id)
+{
+    fixture_use_dcgm(f);
+    struct frame_entity *e = &f->dcgm_entities[f->dcgm_count];
+    *e = f->entities[gpu];
+    e->index = id;
+    e->parent = f->dcgm_count;
+    return f->dcgm_count++;
+}
+
+uint32_t fixture_add_dcgm(struct fixture *f, enum frame_entity_kind kind, uint32_t owner,
+                          uint32_t id)
+{
+    fixture_use_dcgm(f);
+    bool of_gpu = owner != FIXTURE_ALONE && f->dcgm_entities[owner].kind == FRAME_ENTITY_GPU;
+    f->dcgm_entities[f->dcgm_count] = (struct frame_entity){
+        .kind = (uint8_t)kind,
+        .state = FRAME_ENTITY_UP,
+        .index = of_gpu ? f->dcgm_entities[owner].index : UINT32_MAX,
+        .parent = owner == FIXTURE_ALONE ? f->dcgm_count : owner,
+        .minor = UINT32_MAX,
+        .gpu_instance_id = UINT32_MAX,
+        .instance_entity_id = UINT32_MAX,
+        .id = id,
+    };
+    return f->dcgm_count++;
+}
+
+void fixture_dcgm_state(struct fixture *f, enum frame_state_code code)
+{
+    struct frame_state state = {.code = code};
+    struct frame frame = {.type = FRAME_STATE, .as.state = &state};
+    must(inventory_apply(&f->dcgm, &frame) == 0, "state");
+}
+
+void fixture_list_dcgm(struct fixture *f)
+{
+    fixture_dcgm_state(f, FRAME_STATE_READY);
+    struct frame_entities head = {.generation = f->dcgm.generation + 1, .count = f->dcgm_count};
+    struct frame frame = {.type = FRAME_ENTITIES, .as.entities = {&head, f->dcgm_entities}};
+    must(inventory_apply(&f->dcgm, &frame) == 0, "entities");
+}
+
 // --- Values ---
 
-void fixture_record(struct fixture *f, uint32_t entity, uint16_t field, enum frame_status status,
-                    enum frame_value_type type, int64_t i64, double f64, const char *string)
+static void send_record(struct fixture *f, struct inventory *inv, struct frame_record record,
+                        const char *string)
 {
-    struct frame_record record = {.entity = entity,
-                                  .field = field,
-                                  .status = (uint8_t)status,
-                                  .type = (uint8_t)type,
-                                  .taken_ns = f->now_ns};
-    if (type == FRAME_VALUE_I64)
-        record.value.i64 = i64;
-    else if (type == FRAME_VALUE_DOUBLE)
-        record.value.f64 = f64;
-    else if (type == FRAME_VALUE_STRING)
-        record.value.i64 = (int64_t)strlen(string);
+    record.taken_ns = f->now_ns;
     struct frame_sample head = {
-        .generation = f->inventory.generation,
+        .generation = inv->generation,
         .watch_id = 1,
         .classes = 1u << FIELD_CLASS_FAST,
         .count = 1,
@@ -168,7 +220,62 @@ void fixture_record(struct fixture *f, uint32_t entity, uint16_t field, enum fra
     };
     struct frame frame = {.type = FRAME_SAMPLE,
                           .as.sample = {&head, &record, sv_from(string ? string : "")}};
-    must(inventory_apply(&f->inventory, &frame) == 0, "sample");
+    must(inventory_apply(inv, &frame) == 0, "sample");
+}
+
+static struct frame_record record_of(uint32_t entity, uint16_t field, enum frame_status status,
+                                     enum frame_value_type type)
+{
+    return (struct frame_record){
+        .entity = entity, .field = field, .status = (uint8_t)status, .type = (uint8_t)type};
+}
+
+static void set_value(struct frame_record *r, int64_t i64, double f64, const char *string)
+{
+    if (r->type == FRAME_VALUE_I64)
+        r->value.i64 = i64;
+    else if (r->type == FRAME_VALUE_DOUBLE)
+        r->value.f64 = f64;
+    else if (r->type == FRAME_VALUE_STRING && string)
+        r->value.i64 = (int64_t)strlen(string);
+}
+
+void fixture_record(struct fixture *f, uint32_t entity, uint16_t field, enum frame_status status,
+                    enum frame_value_type type, int64_t i64, double f64, const char *string)
+{
+    struct frame_record record = record_of(entity, field, status, type);
+    set_value(&record, i64, f64, string);
+    send_record(f, &f->inventory, record, string);
+}
+
+void fixture_dcgm_record(struct fixture *f, uint32_t entity, uint16_t field,
+                         enum frame_status status, enum frame_value_type type, int64_t i64,
+                         double f64, const char *string)
+{
+    struct frame_record record = record_of(entity, field, status, type);
+    set_value(&record, i64, f64, string);
+    send_record(f, &f->dcgm, record, string);
+}
+
+void fixture_dcgm_i64(struct fixture *f, uint32_t entity, uint16_t field, int64_t v)
+{
+    fixture_dcgm_record(f, entity, field, FRAME_OK, FRAME_VALUE_I64, v, 0, NULL);
+}
+
+void fixture_dcgm_f64(struct fixture *f, uint32_t entity, uint16_t field, double v)
+{
+    fixture_dcgm_record(f, entity, field, FRAME_OK, FRAME_VALUE_DOUBLE, 0, v, NULL);
+}
+
+void fixture_dcgm_string(struct fixture *f, uint32_t entity, uint16_t field, const char *v)
+{
+    fixture_dcgm_record(f, entity, field, FRAME_OK, FRAME_VALUE_STRING, 0, 0, v);
+}
+
+void fixture_dcgm_status(struct fixture *f, uint32_t entity, uint16_t field,
+                         enum frame_status status)
+{
+    fixture_dcgm_record(f, entity, field, status, FRAME_VALUE_NONE, 0, 0, NULL);
 }
 
 void fixture_i64(struct fixture *f, uint32_t entity, uint16_t field, int64_t v)
@@ -287,11 +394,9 @@ void fixture_label(struct fixture *f, const char *key, const char *uid, const ch
 
 struct render_input fixture_input(struct fixture *f)
 {
-    f->view = (struct device_view){
-        .primary = &f->inventory,
-        .sources[DEVICE_SOURCE_NVML] = &f->inventory,
-        .layout = f->inventory.layout,
-    };
+    must(device_view_refresh(&f->view, f->without_nvml ? NULL : &f->inventory,
+                             f->with_dcgm ? &f->dcgm : NULL) == 0,
+         "view");
     return (struct render_input){
         .config = &f->config,
         .view = &f->view,

@@ -27,6 +27,11 @@ struct fixture {
     uint64_t now_ns; // of values set and of pages
     struct frame_entity entities[FIXTURE_ENTITIES_MAX];
     uint32_t entity_count;
+    // DCGM's own list, once fixture_add_dcgm was called; without_nvml: there is no other source.
+    struct inventory dcgm;
+    struct frame_entity dcgm_entities[FIXTURE_ENTITIES_MAX];
+    uint32_t dcgm_count;
+    bool without_nvml, with_dcgm;
     struct fixture_holding {
         uint32_t entity;
         struct pod_device row;
@@ -58,6 +63,25 @@ extern const char *const fixture_stock_csv; // dcgm-exporter's 26 stock rows
 void fixture_fill(struct fixture *f);       // every field of every entity has some value
 // Sends the list; again after a change in f->entities.
 void fixture_list(struct fixture *f);
+
+// The same at DCGM. From the first call DCGM is in use; it is READY with fixture_list_dcgm. A GPU
+// is one of NVML's list, under DCGM's own id; id: the entity's own, of a link its number at its
+// owner.
+void fixture_use_dcgm(struct fixture *f);
+uint32_t fixture_add_dcgm_gpu(struct fixture *f, uint32_t gpu, uint32_t id);
+uint32_t fixture_add_dcgm(struct fixture *f, enum frame_entity_kind kind, uint32_t owner,
+                          uint32_t id);
+#define FIXTURE_ALONE UINT32_MAX // owner of a switch or a CPU
+void fixture_list_dcgm(struct fixture *f);
+void fixture_dcgm_state(struct fixture *f, enum frame_state_code code);
+void fixture_dcgm_record(struct fixture *f, uint32_t entity, uint16_t field,
+                         enum frame_status status, enum frame_value_type type, int64_t i64,
+                         double f64, const char *string);
+void fixture_dcgm_i64(struct fixture *f, uint32_t entity, uint16_t field, int64_t v);
+void fixture_dcgm_f64(struct fixture *f, uint32_t entity, uint16_t field, double v);
+void fixture_dcgm_string(struct fixture *f, uint32_t entity, uint16_t field, const char *v);
+void fixture_dcgm_status(struct fixture *f, uint32_t entity, uint16_t field,
+                         enum frame_status status);
 
 void fixture_record(struct fixture *f, uint32_t entity, uint16_t field, enum frame_status status,
                     enum frame_value_type type, int64_t i64, double f64, const char *string);

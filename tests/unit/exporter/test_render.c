@@ -609,7 +609,8 @@ static void test_a_missing_device_leaves_no_device_families(void **state)
     fixture_i64(f, 0, GPU_TEMP, 42);
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
     assert_string_equal(fixture_family(f, "DCGM_FI_DEV_GPU_TEMP"), "");
-    assert_string_equal(render_selection_error(f->render), "couldn't find requested GPU ID '7'");
+    assert_string_equal(render_selection_error(f->render, RENDER_GROUP_GPU),
+                        "couldn't find requested GPU ID '7'");
     assert_true(fixture_has_line(f, "podgpu_exporter_device_selection_ok 0"));
     assert_true(
         fixture_has_line(f, "podgpu_gpu_up{gpu=\"0\",UUID=\"" U0 "\",hostname=\"testhost\"} 1"));
@@ -617,7 +618,7 @@ static void test_a_missing_device_leaves_no_device_families(void **state)
         fixture_add_gpu(f, "NVIDIA T4");
     fixture_list(f);
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
-    assert_string_equal(render_selection_error(f->render), "");
+    assert_string_equal(render_selection_error(f->render, RENDER_GROUP_GPU), "");
     assert_true(fixture_has_line(f, "podgpu_exporter_device_selection_ok 1"));
     assert_true(fixture_has_line(f, "DCGM_FI_DEV_GPU_TEMP{" GPU0 ",hostname=\"testhost\"} 42"));
 }
