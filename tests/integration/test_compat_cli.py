@@ -196,8 +196,8 @@ def test_an_empty_number_leaves_the_default_and_an_empty_engine_is_this_machine(
     env = {"DCGM_EXPORTER_INTERVAL": "", "DCGM_REMOTE_HOSTENGINE_INFO": ""}
     with exporter_at(node, env=env, kubernetes=False) as exporter:
         assert hostname_of(exporter) == node.node_name
-        first = exporter.page().value("podgpu_exporter_last_sample_timestamp_seconds")
-        exporter.page_when(lambda p: p.value("podgpu_exporter_last_sample_timestamp_seconds") > first, 3, "next sample")
+        first = exporter.page().value("podgpu_exporter_last_sample_timestamp_seconds", source="nvml")
+        exporter.page_when(lambda p: p.value("podgpu_exporter_last_sample_timestamp_seconds", source="nvml") > first, 3, "next sample")
 
 
 # --- The interval ---

@@ -173,7 +173,7 @@ def test_fields_that_are_sampled_rarely_are_on_the_first_page_and_after_a_reload
     file.write_text(SLOW_ROW + "before\n")
     with exporter_at(node, "-c", "30000", counters=file, kubernetes=False) as exporter:
         page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_ECC_CURRENT"), 3, "the first page")
-        assert page.value("podgpu_exporter_last_sample_timestamp_seconds") > time.time() - 10 * SLOW
+        assert page.value("podgpu_exporter_last_sample_timestamp_seconds", source="nvml") > time.time() - 10 * SLOW
         file.write_text(SLOW_ROW + "after\n")
         exporter.page_when(lambda p: "# HELP DCGM_FI_DEV_ECC_CURRENT after" in p.text, 3, "the new page")
 
@@ -266,6 +266,6 @@ def test_reload_after_reload_serves_parseable_pages_and_leaks_nothing(node, file
         if BUILD.name not in ("asan", "tsan"):
             assert late["rss"] - early["rss"] < 256
         helper = exporter.helper_pid()
-        assert exporter.page().value("podgpu_exporter_helper_starts_total") == 1
+        assert exporter.page().value("podgpu_exporter_helper_starts_total", source="nvml") == 1
         assert exporter.stop()[1] < 2 * SLOW
         wait_until(lambda: not os.path.exists(f"/proc/{helper}"), 5, "the helper is gone")

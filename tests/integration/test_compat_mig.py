@@ -170,7 +170,7 @@ def test_a_new_layout_is_followed_and_never_gives_an_old_owner_a_new_instance():
         page = exporter.page_when(lambda p: any(e[5] == "trainer" for e in entities(p, USED)), 10, "the new owner")
         assert [e for e in entities(page, USED) if e[5] == "trainer"] == [
             ("0", str(gi), "4g.40gb", "main", "research", "trainer")]
-        assert exporter.page().value("podgpu_exporter_helper_starts_total") == 1
+        assert exporter.page().value("podgpu_exporter_helper_starts_total", source="nvml") == 1
 
 
 def test_mig_that_is_turned_off_gives_the_board_back():

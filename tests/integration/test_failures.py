@@ -108,7 +108,7 @@ def test_a_call_that_hangs_costs_one_gpu_and_no_scrape():
             time.sleep(0.02)
         assert slowest < 0.5 * SLOW
         assert reasons(page)[2] == "hung"
-        assert page.value("podgpu_exporter_errors_total", code="hung") == 1
+        assert page.value("podgpu_exporter_errors_total", source="nvml", code="hung") == 1
         uuid = next(l["UUID"] for l, _ in page.samples("podgpu_gpu_up") if l["gpu"] == "2")
         for line in (f'msg="gpu is not available" gpu=2 uuid={uuid} reason=hung',
                      'msg="devices listed" gpus=4 available=3 mig_instances=0'):
@@ -183,7 +183,7 @@ def test_a_crash_inside_the_vendor_library_loses_no_scrape():
     with exporter_on("demo") as (node, exporter):
         exporter.page_when(has_devices)
         node.fault("nvmlDeviceGetUtilizationRates", "crash", count=1)
-        page = exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", code="crashed") == 1, what="the crash")
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", source="nvml", code="crashed") == 1, what="the crash")
         times, _ = watch_samples(exporter, 4)
         assert len(times) >= 2
         assert len(exporter.page().samples(UTIL)) == 4
@@ -201,7 +201,7 @@ def test_release_lets_an_administrator_reset_a_gpu_and_attach_takes_it_up_again(
         node.reset(0)
         page = exporter.page_when(lambda p: set(reasons(p).values()) == {"released"}, what="released")
         assert not page.samples(UTIL)
-        assert page.value("podgpu_exporter_source_up") == 0
+        assert page.value("podgpu_exporter_source_up", source="nvml") == 0
         assert "source nvml: released on request" in exporter.get("/readyz")[2]
         assert post(admin, "/-/release") == 409
         assert post(admin, "/-/attach") == 200
@@ -286,7 +286,8 @@ def test_a_bad_counters_file_at_start_ends_with_status_1_and_one_clear_line(tmp_
     (["-f", "/nonexistent/counters.csv"], ["/nonexistent/counters.csv"]),
     (["--kubernetes-gpu-id-type=bad"], ["bad", "device-name"]),
     (["--hostname-label=x"], ["hostname-label", "x"]),
-    (["-r", "gpu-node.example.com:5555"], ["gpu-node.example.com"]),
+    (["-r", "http://gpu-node.example.com"], ["http://gpu-node.example.com", "unix:///PATH"]),
+    (["--source=cuda"], ["cuda", "auto, nvml or dcgm"]),
     (["--web-config-file=/nonexistent.yml"], ["/nonexistent.yml"]),
     (["--admin-address=0.0.0.0:9402"], ["0.0.0.0:9402"]),
 ])

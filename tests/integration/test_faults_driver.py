@@ -152,7 +152,7 @@ def test_a_call_that_crashes_its_process_is_left_alone_on_that_gpu():
             return any((l["field"], l["reason"], l["gpu"]) == ("DCGM_FI_DEV_ENC_UTIL", "avoided", "1")
                        for l, _ in page.samples("podgpu_exporter_field_unavailable_info"))
         page = exporter.page_when(avoided, 20, "the call is left alone")
-        assert page.value("podgpu_exporter_errors_total", code="crashed") == 2
+        assert page.value("podgpu_exporter_errors_total", source="nvml", code="crashed") == 2
         page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 4, what="all go on")
         assert sorted(l["gpu"] for l, _ in page.samples("DCGM_FI_DEV_ENC_UTIL")) == ["0", "2", "3"]
         assert "again and again" in exporter.log

@@ -156,7 +156,7 @@ def test_a_suspended_machine_costs_no_gpu_and_no_helper():
         node.clear_faults()
         time.sleep(1.5)
         page = exporter.page()
-        assert page.value("podgpu_exporter_errors_total", code="hung") == 0
+        assert page.value("podgpu_exporter_errors_total", source="nvml", code="hung") == 0
         assert exporter.helper_pid() == helper
         assert len(page.samples(UTIL)) == 4
 
@@ -226,7 +226,7 @@ def test_whatever_stands_in_the_helpers_place_the_exporter_serves(tmp_path, prog
         assert scraper.stop() < 0.5 * SLOW
         after = size_of(exporter.pid)
         assert after[0] <= before[0] + 3 and (SLOW > 1 or after[1] < before[1] + 600), (before, after)
-        assert exporter.page().value("podgpu_exporter_helper_starts_total") < 8
+        assert exporter.page().value("podgpu_exporter_helper_starts_total", source="nvml") < 8
         assert len(exporter.log) < 20000
     finally:
         status, took = exporter.stop()

@@ -37,7 +37,7 @@ def test_a_storm_is_counted_to_the_last_and_costs_no_scrape():
         time.sleep(3)  # nothing comes behind
         page = exporter.page()
         assert counts(page, 31) == want and counts(page, 13) == {gpu: 250.0 for gpu in range(4)}
-        assert page.value("podgpu_exporter_errors_total", code="protocol") == 0
+        assert page.value("podgpu_exporter_errors_total", source="nvml", code="protocol") == 0
 
 
 def test_events_that_are_fetched_late_are_not_counted_again():

@@ -207,9 +207,9 @@ def test_few_descriptors_are_kept_for_the_helper_the_kubelet_and_a_scraper(node,
                 s.recv(1000)
         helper = exporter.helper_pid()
         os.kill(helper, signal.SIGKILL)
-        page = exporter.page_when(lambda p: p.value("podgpu_exporter_helper_starts_total") == 2, 5, "another helper")
-        first = page.value("podgpu_exporter_last_sample_timestamp_seconds")
-        page = exporter.page_when(lambda p: p.value("podgpu_exporter_last_sample_timestamp_seconds") > first, 5, "a sample")
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_helper_starts_total", source="nvml") == 2, 5, "another helper")
+        first = page.value("podgpu_exporter_last_sample_timestamp_seconds", source="nvml")
+        page = exporter.page_when(lambda p: p.value("podgpu_exporter_last_sample_timestamp_seconds", source="nvml") > first, 5, "a sample")
         assert page.value("podgpu_exporter_attribution_up") == 1
         assert page.value("podgpu_exporter_http_open_connections") < limit - 16
 

@@ -142,7 +142,7 @@ def test_a_library_whose_loading_hangs_is_told_and_everything_answers(tmp_path):
     os.mkfifo(library)  # opening it waits for ever, as a file on a server that is gone
     exporter = Exporter(["-a", "127.0.0.1:0", "-f", STOCK, "--nvml-library", library, "--kmsg-path=", f"--call-deadline={SLOW}s"])
     try:
-        exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", code="hung") >= 1, 10, "it counts as hung")
+        exporter.page_when(lambda p: p.value("podgpu_exporter_errors_total", source="nvml", code="hung") >= 1, 10, "it counts as hung")
         assert "call=dlopen" in exporter.log
         assert exporter.get("/livez")[0] == 200
         assert exporter.get("/readyz")[0] == 503
