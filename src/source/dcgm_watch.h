@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the engine samples for us: groups of entities and groups of fields, one pair per entity
 // kind, cost class and 128 fields (the most that DCGM takes), each field at the kinds that its
-// level allows: GPUs take NONE, GPU, VGPU, GPU_I and GPU_CI (instances the last two), switches
-// SWITCH and LINK, links LINK, CPUs CPU and CPU_CORE, cores CPU_CORE. A read is one bulk call per
-// pair that is due, whatever the number of fields; values are looked at where the library has them,
-// never copied.
+// level allows: GPUs take GPU, VGPU, GPU_I and GPU_CI, GPU instances the last two, compute
+// instances the last; switches SWITCH and LINK, links LINK, CPUs CPU and CPU_CORE, cores CPU_CORE;
+// all take what is global. A read is one bulk call per pair that is due, whatever the number of
+// fields; values are looked at where the library has them, never copied.
 #pragma once
 
 #include "base/buf.h"
@@ -28,6 +28,9 @@ void dcgm_watch_forget(struct dcgm_watch *w);
 uint64_t dcgm_watch_due_ns(const struct dcgm_watch *w); // UINT64_MAX: nothing is watched
 // Reads the classes that are due and makes the SAMPLE frame: OK values each time, other statuses
 // when they change or after a resend. *frame borrowed until the next call, NULL when none was due.
+// A call that fails gives nothing of its pair; its result is returned when no call was answered, or
+// when the engine as a whole is gone. DCGM_ST_NOT_WATCHED: all is answered, but nothing of what was
+// made is known there, since the engine was started anew behind the connection; forget and apply.
 dcgmReturn_t dcgm_watch_read(struct dcgm_watch *w, uint64_t now_ns, const struct buf **frame);
 // The list was sent again: statuses are to be sent again.
 void dcgm_watch_resend(struct dcgm_watch *w);

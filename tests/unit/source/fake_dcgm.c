@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fake_dcgm.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "gpu/catalogue.h"
 
 struct fake_dcgm fake_dcgm;
 
@@ -152,12 +155,24 @@ static dcgmReturn_t get_cpus_v2(dcgmHandle_t handle, dcgmCpuHierarchy_v2 *out)
 
 // --- groups and watches: handles are places + 1 ---
 
+static bool is_taken(const char *name)
+{
+    for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)
+        if ((F.groups[i].alive && strcmp(F.groups[i].name, name) == 0) ||
+            (F.fields[i].alive && strcmp(F.fields[i].name, name) == 0))
+            return true;
+    return F.taken_names && F.taken_names--;
+}
+
 static dcgmReturn_t group_create(dcgmHandle_t handle, int type, const char *name, dcgmGpuGrp_t *out)
 {
     ANSWER(dcgmGroupCreate);
+    if (is_taken(name))
+        return DCGM_ST_DUPLICATE_KEY;
     for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)
         if (!F.groups[i].alive) {
             F.groups[i] = (struct fake_dcgm_group){.alive = true};
+            (void)snprintf(F.groups[i].name, sizeof(F.groups[i].name), "%s", name);
             *out = i + 1;
             return DCGM_ST_OK;
         }
@@ -179,14 +194,28 @@ static dcgmReturn_t group_destroy(dcgmHandle_t handle, dcgmGpuGrp_t id)
     return g ? DCGM_ST_OK : DCGM_ST_NOT_CONFIGURED;
 }
 
+static dcgmReturn_t refusal_of(const struct fake_dcgm_refusal *list, size_t count, int group,
+                               unsigned id, unsigned short field)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].result != DCGM_ST_OK && list[i].group == group &&
+            (list[i].id == UINT_MAX || list[i].id == id) &&
+            (!list[i].field || list[i].field == field))
+            return list[i].result;
+    return DCGM_ST_OK;
+}
+
 static dcgmReturn_t group_add(dcgmHandle_t handle, dcgmGpuGrp_t id, int group, unsigned entity)
 {
     ANSWER(dcgmGroupAddEntity);
     struct fake_dcgm_group *g = find_group(id);
     if (!g)
         return DCGM_ST_NOT_CONFIGURED;
-    if (g->count == ARRAY_SIZE(g->pairs))
+    if (g->count == (F.d.major < 4 ? 64 : 1024))
         return DCGM_ST_MAX_LIMIT;
+    dcgmReturn_t refused = refusal_of(F.refuse_add, ARRAY_SIZE(F.refuse_add), group, entity, 0);
+    if (refused != DCGM_ST_OK)
+        return refused;
     g->pairs[g->count++] = (dcgmGroupEntityPair_t){group, entity};
     return DCGM_ST_OK;
 }
@@ -197,9 +226,12 @@ static dcgmReturn_t fields_create(dcgmHandle_t handle, int count, const unsigned
     ANSWER(dcgmFieldGroupCreate);
     if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP)
         return DCGM_ST_BADPARAM;
+    if (is_taken(name))
+        return DCGM_ST_DUPLICATE_KEY;
     for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)
         if (!F.fields[i].alive) {
             F.fields[i].alive = true;
+            (void)snprintf(F.fields[i].name, sizeof(F.fields[i].name), "%s", name);
             F.fields[i].count = (unsigned)count;
             memcpy(F.fields[i].ids, ids, (size_t)count * sizeof(*ids));
             *out = i + 1;
@@ -225,25 +257,73 @@ static dcgmReturn_t fields_destroy(dcgmHandle_t handle, dcgmFieldGrp_t id)
 
 static struct fake_dcgm_watch *find_watch(dcgmGpuGrp_t group, dcgmFieldGrp_t fields)
 {
-    for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)
+    for (unsigned i = 0; i < FAKE_DCGM_WATCHES; i++)
         if (F.watches[i].alive && F.watches[i].group == group && F.watches[i].fields == fields)
             return &F.watches[i];
     return NULL;
+}
+
+// Where the watch of a field of an entity is or would be; what is global is so once.
+static uint64_t *cell_of(int group, unsigned id, unsigned short field, uint64_t *key)
+{
+    const struct field_info *info = field_find(field);
+    if (info && info->level == FIELD_LEVEL_NONE)
+        group = 0, id = 0;
+    *key = UINT64_C(1) << 63 | (uint64_t)group << 48 | (uint64_t)field << 32 | id;
+    uint64_t at = *key * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    while (F.cells[at % FAKE_DCGM_CELLS] &&
+           (F.cells[at % FAKE_DCGM_CELLS] | 1ull << 62) != (*key | 1ull << 62))
+        at++;
+    return &F.cells[at % FAKE_DCGM_CELLS];
+}
+
+#define CELL_IS_OFF (UINT64_C(1) << 62)
+
+static void set_cells(const struct fake_dcgm_group *g, const struct fake_dcgm_fields *f, bool on)
+{
+    for (unsigned i = 0; i < g->count; i++)
+        for (unsigned k = 0; k < f->count; k++) {
+            uint64_t key, *cell;
+            cell = cell_of(g->pairs[i].entityGroupId, g->pairs[i].entityId, f->ids[k], &key);
+            *cell = on ? key : key | CELL_IS_OFF;
+        }
+}
+
+bool fake_dcgm_is_watched(int group, unsigned id, unsigned short field)
+{
+    uint64_t key, *cell = cell_of(group, id, field, &key);
+    return *cell == key;
+}
+
+static dcgmReturn_t refuse_watch(const struct fake_dcgm_group *g, const struct fake_dcgm_fields *f)
+{
+    dcgmReturn_t result = DCGM_ST_OK;
+    for (unsigned i = 0; i < g->count && result == DCGM_ST_OK; i++)
+        for (unsigned k = 0; k < f->count && result == DCGM_ST_OK; k++)
+            result = refusal_of(F.refuse_watch, ARRAY_SIZE(F.refuse_watch),
+                                g->pairs[i].entityGroupId, g->pairs[i].entityId, f->ids[k]);
+    return result;
 }
 
 static dcgmReturn_t watch(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGrp_t fields,
                           long long period_us, double keep_age_s, int keep_samples)
 {
     ANSWER(dcgmWatchFields);
-    if (!find_group(group) || !find_fields(fields))
+    const struct fake_dcgm_group *g = find_group(group);
+    const struct fake_dcgm_fields *f = find_fields(fields);
+    if (!g || !f)
         return DCGM_ST_NOT_CONFIGURED;
+    dcgmReturn_t refused = refuse_watch(g, f);
+    if (refused != DCGM_ST_OK)
+        return refused;
     struct fake_dcgm_watch *w = find_watch(group, fields);
-    for (unsigned i = 0; !w && i < FAKE_DCGM_GROUPS; i++)
+    for (unsigned i = 0; !w && i < FAKE_DCGM_WATCHES; i++)
         if (!F.watches[i].alive)
             w = &F.watches[i];
     if (!w)
         return DCGM_ST_MAX_LIMIT;
     *w = (struct fake_dcgm_watch){true, group, fields, period_us, keep_age_s, keep_samples};
+    set_cells(g, f, true);
     return DCGM_ST_OK;
 }
 
@@ -253,6 +333,8 @@ static dcgmReturn_t unwatch(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGr
     struct fake_dcgm_watch *w = find_watch(group, fields);
     if (w)
         w->alive = false;
+    if (w && find_group(group) && find_fields(fields))
+        set_cells(find_group(group), find_fields(fields), false);
     return w ? DCGM_ST_OK : DCGM_ST_NOT_WATCHED;
 }
 
@@ -271,6 +353,34 @@ static const struct fake_dcgm_value *find_value(int group, unsigned id, unsigned
         if (F.values[i].group == group && F.values[i].id == id && F.values[i].field == field)
             found = &F.values[i];
     return found;
+}
+
+static const dcgm_field_meta_t *get_meta(unsigned short field)
+{
+    static dcgm_field_meta_t metas[8];
+    static unsigned turn;
+    const struct field_info *info = field_find(field);
+    for (unsigned i = 0; i < ARRAY_SIZE(F.meta); i++)
+        if (F.meta[i].fieldId == field && field)
+            return &F.meta[i];
+    if (!info || F.unknown_field[field])
+        return NULL;
+    dcgm_field_meta_t *meta = &metas[turn++ % ARRAY_SIZE(metas)];
+    *meta = (dcgm_field_meta_t){
+        .fieldId = field, .fieldType = "idsb"[info->type], .entityLevel = info->level};
+    return meta;
+}
+
+static dcgmReturn_t get_metrics(dcgmHandle_t handle, dcgmProfGetMetricGroups_v3 *out)
+{
+    ANSWER(dcgmProfGetSupportedMetricGroups);
+    WANT(out->version, 0x3000560u);
+    const struct fake_dcgm_gpu *g = find_gpu(out->gpuId);
+    if (!g || g->profiling != DCGM_ST_OK)
+        return g ? g->profiling : DCGM_ST_BADPARAM;
+    out->numMetricGroups = g->metrics.numMetricGroups;
+    memcpy(out->metricGroups, g->metrics.metricGroups, sizeof(out->metricGroups));
+    return DCGM_ST_OK;
 }
 
 static void fill_value(dcgmFieldValue_v1 *out, const struct fake_dcgm_value *v,
@@ -315,6 +425,49 @@ static dcgmReturn_t get_live(dcgmHandle_t handle, dcgmGroupEntityPair_t *pairs, 
     return DCGM_ST_OK;
 }
 
+static void fill_latest(dcgmFieldValue_v1 *out, const dcgmGroupEntityPair_t *e,
+                        unsigned short field)
+{
+    struct fake_dcgm_value generated = {.ts = F.now_us, .type = DCGM_FT_INT64};
+    const struct fake_dcgm_value *v = find_value(e->entityGroupId, e->entityId, field);
+    if (!v && F.generate && F.generate(e->entityGroupId, (unsigned)e->entityId, field, &generated))
+        v = &generated;
+    fill_value(out, v, field);
+    if (F.needs_watch && !fake_dcgm_is_watched(e->entityGroupId, e->entityId, field)) {
+        fill_value(out, NULL, field);
+        out->status = DCGM_ST_NOT_WATCHED;
+    }
+}
+
+// The callbacks of an entity; false: no more.
+static bool tell_entity(const dcgmGroupEntityPair_t *e, dcgmFieldValue_v1 *values, unsigned count,
+                        dcgmFieldValueEntityEnumeration_f take, void *user)
+{
+    for (unsigned k = 0; F.one_by_one && k < count; k++)
+        if (take(e->entityGroupId, e->entityId, &values[k], 1, user))
+            return false;
+    return F.one_by_one || !take(e->entityGroupId, e->entityId, values, (int)count, user);
+}
+
+static void make_noise(dcgmFieldValueEntityEnumeration_f take, void *user)
+{
+    static dcgmFieldValue_v1 value;
+    static const unsigned short fields[] = {150, 7777};
+    for (unsigned i = 0; i < ARRAY_SIZE(fields); i++) {
+        fill_value(&value, &(struct fake_dcgm_value){.ts = 1, .type = 'i', .i64 = -1}, fields[i]);
+        (void)take(DCGM_FE_GPU, 99, &value, 1, user);
+        (void)take(DCGM_FE_CONNECTX, 0, &value, 1, user);
+        (void)take(77, 0, &value, 1, user);
+        (void)take(DCGM_FE_GPU, 0, NULL, 3, user);
+        (void)take(DCGM_FE_GPU, 0, &value, -1, user);
+    }
+    fill_value(&value, &(struct fake_dcgm_value){.ts = 1, .type = 'i', .i64 = -1}, 7777);
+    (void)take(DCGM_FE_GPU, 0, &value, 1, user);
+    value.fieldId = 150;
+    value.version = 0x2001018; // of another size
+    (void)take(DCGM_FE_GPU, 0, &value, 1, user);
+}
+
 static dcgmReturn_t get_latest(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGrp_t fields,
                                dcgmFieldValueEntityEnumeration_f take, void *user)
 {
@@ -324,12 +477,14 @@ static dcgmReturn_t get_latest(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFiel
     const struct fake_dcgm_fields *f = find_fields(fields);
     if (!g || !f)
         return DCGM_ST_NOT_CONFIGURED;
+    if (F.noise)
+        make_noise(take, user);
     for (unsigned i = 0; i < g->count; i++) {
+        if (F.fail_result != DCGM_ST_OK && i == F.fail_after)
+            return F.fail_result;
         for (unsigned k = 0; k < f->count; k++)
-            fill_value(&values[k],
-                       find_value(g->pairs[i].entityGroupId, g->pairs[i].entityId, f->ids[k]),
-                       f->ids[k]);
-        if (take(g->pairs[i].entityGroupId, g->pairs[i].entityId, values, (int)f->count, user))
+            fill_latest(&values[k], &g->pairs[i], f->ids[k]);
+        if (!tell_entity(&g->pairs[i], values, f->count, take, user))
             break;
     }
     return DCGM_ST_OK;
@@ -420,6 +575,8 @@ static void set_functions(unsigned major)
     fn->dcgmGetLatestValues_v2 = get_latest;
     fn->dcgmGetValuesSince_v2 = get_since;
     fn->dcgmEntitiesGetLatestValues = get_live;
+    fn->dcgmProfGetSupportedMetricGroups = get_metrics;
+    fn->DcgmFieldGetById = get_meta;
     fn->dcgmHealthSet_v2 = health_set;
     fn->dcgmHealthCheck = health_check;
     if (major < 4)
@@ -495,6 +652,32 @@ void fake_dcgm_set_text(int group, unsigned id, unsigned short field, const char
     v->text = text;
 }
 
+void fake_dcgm_set_double(int group, unsigned id, unsigned short field, double value)
+{
+    struct fake_dcgm_value *v = add_value(group, id, field);
+    v->type = DCGM_FT_DOUBLE;
+    v->dbl = value;
+}
+
+void fake_dcgm_set_status(int group, unsigned id, unsigned short field, int status)
+{
+    struct fake_dcgm_value *v = add_value(group, id, field);
+    v->type = DCGM_FT_INT64;
+    v->status = status;
+    v->ts = 0;
+}
+
+void fake_dcgm_add_metrics(unsigned place, unsigned short major_id, unsigned short minor_id,
+                           const unsigned short *ids, unsigned count)
+{
+    dcgmProfGetMetricGroups_v3 *metrics = &F.gpu[place].metrics;
+    dcgmProfMetricGroupInfo_v2 *g = &metrics->metricGroups[metrics->numMetricGroups++];
+    g->majorId = major_id;
+    g->minorId = minor_id;
+    g->numFieldIds = count;
+    memcpy(g->fieldIds, ids, count * sizeof(*ids));
+}
+
 void fake_dcgm_add_sample(int group, unsigned id, unsigned short field, int64_t ts, int64_t value)
 {
     fake_dcgm_set_i64(group, id, field, value);
@@ -514,6 +697,8 @@ unsigned fake_dcgm_alive(void)
 {
     unsigned alive = 0;
     for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)
-        alive += F.groups[i].alive + F.fields[i].alive + F.watches[i].alive;
+        alive += F.groups[i].alive + F.fields[i].alive;
+    for (unsigned i = 0; i < FAKE_DCGM_WATCHES; i++)
+        alive += F.watches[i].alive;
     return alive;
 }

@@ -8,6 +8,8 @@
 #define FAKE_DCGM_GPUS 8
 #define FAKE_DCGM_VALUES 512
 #define FAKE_DCGM_GROUPS 64
+#define FAKE_DCGM_WATCHES 512
+#define FAKE_DCGM_CELLS (1u << 17) // entities x fields that are watched, at most half as many
 
 // A value of one entity, for live and cached reads alike.
 struct fake_dcgm_value {
@@ -28,16 +30,27 @@ struct fake_dcgm_gpu {
     dcgmReturn_t result; // of dcgmGetDeviceAttributes
     const char *uuid, *name, *bus_id;
     bool mig;
+    dcgmReturn_t profiling;             // of dcgmProfGetSupportedMetricGroups
+    dcgmProfGetMetricGroups_v3 metrics; // what it answers
+};
+
+struct fake_dcgm_refusal { // of dcgmWatchFields or dcgmGroupAddEntity, while `result` is set
+    int group;
+    unsigned id;          // UINT_MAX: any
+    unsigned short field; // 0: any
+    dcgmReturn_t result;
 };
 
 struct fake_dcgm_group {
     bool alive;
+    char name[64];
     unsigned count;
     dcgmGroupEntityPair_t pairs[2048];
 };
 
 struct fake_dcgm_fields {
     bool alive;
+    char name[64];
     unsigned count;
     unsigned short ids[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
 };
@@ -84,7 +97,20 @@ struct fake_dcgm {
     dcgmGpuGrp_t health_group;
     struct fake_dcgm_group groups[FAKE_DCGM_GROUPS];
     struct fake_dcgm_fields fields[FAKE_DCGM_GROUPS];
-    struct fake_dcgm_watch watches[FAKE_DCGM_GROUPS];
+    struct fake_dcgm_watch watches[FAKE_DCGM_WATCHES];
+    // What is watched of which entity, as DCGM keeps it: once, whatever the groups.
+    uint64_t cells[FAKE_DCGM_CELLS];
+    bool needs_watch; // what is not watched is NOT_WATCHED
+    struct fake_dcgm_refusal refuse_watch[16], refuse_add[4];
+    unsigned taken_names;      // so many creations are refused as DUPLICATE_KEY
+    bool unknown_field[65536]; // to DcgmFieldGetById
+    dcgm_field_meta_t meta[4]; // what DcgmFieldGetById says instead of the catalogue
+    bool one_by_one;           // a callback for each value, not each entity
+    bool noise;                // and for what nobody asked for
+    unsigned fail_after;       // callbacks, a read fails then with:
+    dcgmReturn_t fail_result;
+    // Values of what has none in values[]; false: no data.
+    bool (*generate)(int group, unsigned id, unsigned short field, struct fake_dcgm_value *out);
     long long now_us; // the engine's clock, for dcgmGetValuesSince_v2
 };
 
@@ -101,5 +127,11 @@ void fake_dcgm_set_i64(int group, unsigned id, unsigned short field, int64_t val
 void fake_dcgm_set_text(int group, unsigned id, unsigned short field, const char *text);
 // A sample beside those there are, for dcgmGetValuesSince_v2.
 void fake_dcgm_add_sample(int group, unsigned id, unsigned short field, int64_t ts, int64_t value);
+void fake_dcgm_set_double(int group, unsigned id, unsigned short field, double value);
+void fake_dcgm_set_status(int group, unsigned id, unsigned short field, int status);
+// A metric group of the GPU at this place.
+void fake_dcgm_add_metrics(unsigned place, unsigned short major_id, unsigned short minor_id,
+                           const unsigned short *ids, unsigned count);
+bool fake_dcgm_is_watched(int group, unsigned id, unsigned short field);
 unsigned fake_dcgm_calls(void); // of all functions, since reset
 unsigned fake_dcgm_alive(void); // groups, field groups and watches
