@@ -52,13 +52,18 @@ def usual_port():
     return USUAL_PORT
 
 
+def engine_words(node):
+    """A host engine that the scenario has from the start is one that the exporter is told of."""
+    return ["-r", node.engine.address] if node.engine else []
+
+
 class Exporter:
     """podgpu-exporter on a node. Its log goes on to our stderr, and tells the port."""
 
     def __init__(self, node, port, extra):
         command = [str(run_node.BUILD / "podgpu-exporter"), "-k", "-a", f"127.0.0.1:{port}", "-f", str(node.counters),
                    "--pod-resources-kubelet-socket", str(node.socket), "--nvml-library", str(node.nvml_library),
-                   "--kmsg-path", str(node.kmsg_path), *extra]
+                   "--kmsg-path", str(node.kmsg_path), *engine_words(node), *extra]
         self.port = port
         self.process = subprocess.Popen(command, env=dict(node.env, NODE_NAME=node.node_name),
                                         stderr=subprocess.PIPE, text=True, errors="replace")

@@ -273,13 +273,13 @@ static void read_memory(const struct sim_node *n, const struct target *at, uint1
 static void read_link_total(const struct sim_node *n, uint32_t gpu, int64_t before, int64_t t,
                             struct reading *out)
 {
-    static const struct automatic tx = {449, SIM_NVLINK_TX, BYTES_RATE},
-                                  rx = {449, SIM_NVLINK_RX, BYTES_RATE};
+    static const struct automatic tx = {449, SIM_NVLINK_TX, LINK_RATE},
+                                  rx = {449, SIM_NVLINK_RX, LINK_RATE};
     struct reading other = *out;
     read_rate(n, &tx, gpu, before, t, out);
     read_rate(n, &rx, gpu, before, t, &other);
     if (out->blank < 0 && other.blank < 0)
-        set_number(out, (int64_t)((out->f64 + other.f64) / 1000), 0);
+        set_number(out, (int64_t)(out->f64 + other.f64), 0);
 }
 
 static bool read_text(const struct sim_node *n, const struct target *at, uint16_t field,

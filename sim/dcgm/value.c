@@ -109,35 +109,43 @@ static struct reading reading_of(uint16_t field)
     return (struct reading){.type = meta ? meta->fieldType : 'i', .blank = -1};
 }
 
-static void fail(struct reading *out, int status)
+// The time of the sample before the one of t; while the clock stands, a period earlier.
+static int64_t time_before(const struct call *c, const struct cell *cell, uint64_t before_ns,
+                           int64_t t)
 {
-    out->status = status;
-    out->ts = 0;
+    int64_t before = scenario_time(c, before_ns);
+    return before < t ? before : t - (int64_t)cell->period_ns;
+}
+
+static int why_not(const struct call *c, const struct cell *cell, uint16_t field)
+{
+    if (!field_find(field))
+        return ST_UNKNOWN_FIELD;
+    if (!cell)
+        return ST_NOT_WATCHED;
+    return cell->samples < (field_is_profiling(field) ? 2u : 1u) ? ST_NO_DATA : ST_OK;
 }
 
 void value_latest(struct call *c, int entity, unsigned int id, uint16_t field, struct reading *out)
 {
-    *out = reading_of(field);
-    struct cell *cell = cell_find(c->at, entity, id, field);
     struct target at;
-    if (!field_find(field)) {
-        fail(out, ST_UNKNOWN_FIELD);
-    } else if (!cell) {
-        fail(out, ST_NOT_WATCHED);
-    } else if (target_find(c->node, entity, id, c->t, &at) != 0) {
-        fail(out, ST_NO_DATA);
-    } else {
+    struct cell *cell = cell_find(c->at, entity, id, field);
+    *out = reading_of(field);
+    if (cell)
         cell_advance(c->at, cell, c->now_ns);
-        bool ready = cell->samples >= (field_is_profiling(field) ? 2 : 1);
-        int64_t t = scenario_time(c, cell->last_ns);
-        if (!ready)
-            fail(out, ST_NO_DATA);
-        else if (field == 230 && !own_value(c->node, &at, field, t))
-            read_xid(c, &at, scenario_time(c, cell->start_ns), out);
-        else
-            read_at(c, &at, field, cell->samples > 1 ? scenario_time(c, cell->before_ns) : t, t,
-                    out);
+    int status = why_not(c, cell, field);
+    if (status == ST_OK && target_find(c->node, entity, id, c->t, &at) != 0)
+        status = ST_NO_DATA;
+    if (status != ST_OK) {
+        out->status = status;
+        return;
     }
+    int64_t t = scenario_time(c, cell->last_ns);
+    if (field == 230 && !own_value(c->node, &at, field, t))
+        read_xid(c, &at, scenario_time(c, cell->start_ns), out);
+    else
+        read_at(c, &at, field, cell->samples > 1 ? time_before(c, cell, cell->before_ns, t) : t, t,
+                out);
 }
 
 // --- Records ---
@@ -316,7 +324,7 @@ static void samples_since(struct since *s, const struct target *at, const struct
                                             : cell->last_ns - back;
         struct reading r = reading_of(cell->field);
         int64_t t = scenario_time(s->c, at_ns);
-        read_at(s->c, at, cell->field, scenario_time(s->c, at_ns - cell->period_ns), t, &r);
+        read_at(s->c, at, cell->field, time_before(s->c, cell, at_ns - cell->period_ns, t), t, &r);
         send_since(s, &r, cell->field);
     }
 }
