@@ -84,6 +84,15 @@ static void place_under(struct dcgm_survey *b, struct dcgm_entity *e, uint32_t g
     memcpy(e->record.bus_id, above->bus_id, sizeof(e->record.bus_id));
 }
 
+static bool has_compute(const struct dcgm_survey *b, uint32_t instance, uint32_t id,
+                        uint32_t compute_id)
+{
+    for (uint32_t i = instance + 1; i < b->count; i++)
+        if (b->list[i].record.id == compute_id)
+            return true;
+    return dcgm_survey_find(b, DCGM_FE_GPU_CI, id) != UINT32_MAX;
+}
+
 static void add_compute_instances(struct dcgm_survey *b, const dcgmMigHierarchy_v2 *hierarchy,
                                   uint32_t gpu, uint32_t instance)
 {
@@ -93,7 +102,7 @@ static void add_compute_instances(struct dcgm_survey *b, const dcgmMigHierarchy_
         if (info->entity.entityGroupId != DCGM_FE_GPU_CI ||
             !is_pair(&info->parent, DCGM_FE_GPU_I, b->list[instance].id) ||
             info->info.nvmlComputeInstanceId == UINT32_MAX ||
-            dcgm_survey_find(b, DCGM_FE_GPU_CI, id) != UINT32_MAX)
+            has_compute(b, instance, id, info->info.nvmlComputeInstanceId))
             continue;
         struct dcgm_entity *e = dcgm_survey_add(b, DCGM_FE_GPU_CI, id);
         if (!e)
@@ -271,15 +280,15 @@ static bool name_instance(struct dcgm_survey *b, uint32_t place)
     char before[sizeof(record->legacy_uuid)];
     memcpy(before, record->legacy_uuid, sizeof(before));
     memset(record->legacy_uuid, 0, sizeof(record->legacy_uuid));
-    bool has_compute = place + 1 < b->count && b->list[place + 1].group == DCGM_FE_GPU_CI;
-    if (has_compute)
+    bool computes = place + 1 < b->count && b->list[place + 1].group == DCGM_FE_GPU_CI;
+    if (computes)
         (void)snprintf(record->legacy_uuid, sizeof(record->legacy_uuid), "MIG-GPU-%.64s/%u/%u",
                        strncmp(gpu, "GPU-", 4) == 0 ? gpu + 4 : gpu, record->gpu_instance_id,
                        b->list[place + 1].record.id);
     if (memcmp(before, record->legacy_uuid, sizeof(before)) == 0)
         return false;
     memset(record->uuid, 0, sizeof(record->uuid)); // another compute instance, another UUID
-    return has_compute;
+    return computes;
 }
 
 static dcgmReturn_t describe_gpus(struct dcgm_survey *b)
@@ -308,13 +317,13 @@ static dcgmReturn_t describe_instances(struct dcgm_survey *b)
         struct dcgm_entity *e = &b->list[i];
         if (e->group != DCGM_FE_GPU_I || e->record.state != FRAME_ENTITY_UP)
             continue;
-        bool has_compute = i + 1 < b->count && b->list[i + 1].group == DCGM_FE_GPU_CI;
+        bool computes = i + 1 < b->count && b->list[i + 1].group == DCGM_FE_GPU_CI;
         bool renamed = name_instance(b, i);
         bool is_new = b->all || e->status == DcgmEntityStatusUnknown;
         e->status = DcgmEntityStatusOk;
         if (is_new)
             result = add_question(b, &profiles, i, i);
-        if (result == DCGM_ST_OK && has_compute && (is_new || renamed))
+        if (result == DCGM_ST_OK && computes && (is_new || renamed))
             result = add_question(b, &uuids, i + 1, i);
     }
     if (result == DCGM_ST_OK)

@@ -382,6 +382,7 @@ static void a_hierarchy_that_makes_no_sense_is_no_list_of_ours(void **state)
     fake_dcgm_add_compute(3, 1, 5, NONE); // no number
     fake_dcgm_add_compute(3, 1, 5, 0);
     fake_dcgm_add_compute(3, 1, 5, 0);     // again
+    fake_dcgm_add_compute(3, 2, 5, 0);     // the same compute instance again
     fake_dcgm_add_compute(77, 2, 5, 0);    // of an instance that is not there
     fake_dcgm_add_instance(0, 6, NONE, 2); // no number
     fake_dcgm_add_instance(0, 7, 8, 99);   // more slices than any board has
