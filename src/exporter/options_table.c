@@ -31,6 +31,12 @@
         flag, NULL, variable, OPTION_LIST, AT(member), UNMARKED, NULL, 0, 0, theme, words, false   \
     }
 
+#define NUMBER(flag, short_form, variable, member, initial, least, most, theme, words)             \
+    {                                                                                              \
+        flag, short_form, variable, OPTION_INT, AT(member), UNMARKED, initial, least, most, theme, \
+            words, false                                                                           \
+    }
+
 #define INERT_TEXT(flag, short_form, variable, member, initial, words)                             \
     {                                                                                              \
         flag, short_form, variable, OPTION_STRING, AT(member), UNMARKED, initial, 0, 0,            \
@@ -72,6 +78,11 @@ static const struct option_row rows[] = {
      "Milliseconds between two samples. Less than 100 counts as 100; slowly changing fields are "
      "sampled every 10 or 30 s.",
      false},
+    NUMBER("xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", xid_window_ms,
+           "300000", 0, INT32_MAX, WHAT, "Milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back."),
+    NUMBER("clock-events-count-window-size", NULL, "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+           clock_window_ms, "300000", 0, INT32_MAX, WHAT,
+           "Milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back."),
     TEXT("devices", "d", "DCGM_EXPORTER_DEVICES_STR", devices, "f", WHAT,
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
          "i[:LIST] (GPU instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
@@ -190,11 +201,6 @@ static const struct option_row rows[] = {
                  "Container labels from the container runtime."),
     INERT_TEXT("container-runtime-socket", NULL, "DCGM_CONTAINER_RUNTIME_SOCKET",
                container_runtime_socket, "", "The container runtime's socket."),
-    INERT_NUMBER("xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", xid_window_ms,
-                 "300000", 0, INT32_MAX, "Milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back."),
-    INERT_NUMBER("clock-events-count-window-size", NULL,
-                 "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", clock_window_ms, "300000", 0,
-                 INT32_MAX, "Milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back."),
     INERT_SWITCH("health-require-gpus", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", health_require_gpus,
                  NULL, "/health fails while no GPU is seen."),
     INERT_SWITCH("fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", fake_gpus, NULL,

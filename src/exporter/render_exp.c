@@ -198,7 +198,7 @@ static struct sv code_text(char *text, uint32_t code)
 
 static enum render_code judge_health(const struct family *f, const struct place *gpu)
 {
-    if (!gpu->inv)
+    if (!gpu->inv || (gpu->inv->state_known && gpu->inv->state.code == FRAME_STATE_NO_LIBRARY))
         return (enum render_code)FRAME_NEEDS_DCGM;
     if (!inventory_is_connected(gpu->inv))
         return (enum render_code)FRAME_NOT_CONNECTED;

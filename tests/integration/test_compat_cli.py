@@ -65,8 +65,7 @@ INERT = {"configmap-data", "fake-gpus",
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
          "watch-max-keep-samples", "dump-enabled", "dump-directory",
          "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",
-         "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket",
-         "xid-count-window-size", "clock-events-count-window-size"}
+         "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket"}
 
 
 @pytest.fixture(scope="module")

@@ -92,10 +92,10 @@ def test_every_commented_row_may_be_taken_in(node, tmp_path):
     labels, _ = page.samples(UTIL)[0]
     assert labels["DCGM_FI_DEV_BRAND"] and labels["DCGM_FI_DEV_VBIOS_VERSION"] == "94.02.75.00.01"
     assert labels["DCGM_FI_DEV_SERIAL"] == "1324121068497"
-    assert not [n for n in page.device_families() if n.startswith("DCGM_EXP_")]
+    assert {n for n in page.device_families() if n.startswith("DCGM_EXP_")} >= {
+        "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_CLOCK_EVENTS_COUNT"}
     missing = {l["field"]: l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")}
-    assert {missing.get(n) for n in ("DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_CLOCK_EVENTS_COUNT",
-                                     "DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_EXP_P2P_STATUS")} == {"not_implemented"}
+    assert missing["DCGM_EXP_GPU_HEALTH_STATUS"] in ("needs_dcgm", "not_connected")  # the latter until it has answered
     list(text_string_to_metric_families(page.text))
 
 

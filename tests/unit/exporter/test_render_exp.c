@@ -540,6 +540,8 @@ static void without_verdicts_the_reason_is_told(void **state)
     open_node(n, "f", 1);
     expect(n, H, "");
     expect_missing(n, MISSING(H, "needs_dcgm", "0"), true);
+    dcgm_state(n, FRAME_STATE_NO_LIBRARY);
+    expect_missing(n, MISSING(H, "needs_dcgm", "0"), true);
     dcgm_state(n, FRAME_STATE_FAILED);
     expect_missing(n, MISSING(H, "not_connected", "0"), true);
     dcgm_list(n);

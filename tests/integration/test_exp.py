@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dcgm-exporter's own counters (DCGM_EXP_*) on a simulated node: XIDs and clock events within a window and since the
+start, NVLink peers, health verdicts."""
+import os
+import signal
+
+import pytest
+
+from harness import exporter_at, exporter_on, wait_until
+import run_node
+
+XIDS = "DCGM_EXP_XID_ERRORS_COUNT"
+XID_TOTAL = "DCGM_EXP_XID_ERRORS_TOTAL"
+CLOCKS = "DCGM_EXP_CLOCK_EVENTS_COUNT"
+CLOCK_TOTAL = "DCGM_EXP_CLOCK_EVENTS_TOTAL"
+HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
+PEERS = "DCGM_EXP_P2P_STATUS"
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+UNAVAILABLE = "podgpu_exporter_field_unavailable_info"
+
+
+@pytest.fixture
+def counters(tmp_path):
+    path = tmp_path / "exp.csv"
+    path.write_text(f"{UTIL}, gauge, u\n{XIDS}, gauge, x\n{XID_TOTAL}, counter, X\n{CLOCKS}, gauge, c\n"
+                    f"{CLOCK_TOTAL}, counter, C\n{HEALTH}, gauge, h\n{PEERS}, gauge, p\n")
+    return path
+
+
+def rows(page, family, label):
+    """{(gpu, label's value or None): value}, each once."""
+    found = [((int(l["gpu"]), l.get(label)), int(v)) for l, v in page.samples(family)]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def reasons(page, field):
+    return {(l["gpu"], l["reason"]) for l, _ in page.samples(UNAVAILABLE) if l["field"] == field}
+
+
+def test_xids_are_counted_by_code_and_leave_with_the_window(counters):
+    with exporter_on("demo", "-x", "4000", kubernetes=False, counters=counters) as (node, exporter):
+        page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        assert rows(page, XIDS, "xid") == {(gpu, None): 0 for gpu in range(4)}
+        assert {l["window_size_in_ms"] for l, _ in page.samples(XIDS)} == {"4000"}
+        assert not page.samples(XID_TOTAL)
+        for gpu, code in ((0, 42), (0, 42), (0, 46), (1, 79)):
+            node.xid(code, gpu=gpu)
+        want = {(0, "42"): 2, (0, "46"): 1, (1, "79"): 1}
+        page = exporter.page_when(lambda p: rows(p, XID_TOTAL, "xid") == want, 10, "totals")
+        exporter.page_when(lambda p: rows(p, XIDS, "xid") == {(gpu, None): 0 for gpu in range(4)}, 20, "window is over")
+        assert rows(exporter.page(), XID_TOTAL, "xid") == want
+
+
+def test_a_window_holds_what_came_within_it(counters):
+    with exporter_on("demo", kubernetes=False, counters=counters) as (node, exporter):
+        exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        for gpu, code in ((0, 42), (0, 42), (0, 46), (1, 42), (1, 46), (1, 46), (1, 46)):
+            node.xid(code, gpu=gpu)
+        page = exporter.page_when(lambda p: rows(p, XIDS, "xid") == {
+            (0, "42"): 2, (0, "46"): 1, (1, "42"): 1, (1, "46"): 3, (2, None): 0, (3, None): 0}, 10, "counts")
+        line = page.families[XIDS][2]
+        assert [part.split("=")[0] for part in line[line.index("{") + 1:].split(",")] == [
+            "gpu", "UUID", "pci_bus_id", "device", "modelName", "hostname", "window_size_in_ms", "xid"]
+
+
+def test_clock_events_are_samples_in_the_window_and_how_often_they_came(counters):
+    with run_node.SimNode("demo") as node:
+        for gpu in range(4):
+            node.set(f"gpu{gpu}.clocks_event_reasons", "0")
+        with exporter_at(node, "-c", "100", kubernetes=False, counters=counters) as exporter:
+            exporter.page_when(lambda p: p.samples(UTIL) and not p.samples(CLOCKS), 10, "no reason is set")
+            node.set("gpu1.clocks_event_reasons", "36")  # power_cap and sw_thermal
+            page = exporter.page_when(
+                lambda p: rows(p, CLOCKS, "clock_event").get((1, "power_cap"), 0) >= 5, 10, "samples are counted")
+            counts = rows(page, CLOCKS, "clock_event")
+            assert set(counts) == {(1, "power_cap"), (1, "sw_thermal")}
+            assert counts[1, "power_cap"] == counts[1, "sw_thermal"]
+            assert rows(page, CLOCK_TOTAL, "clock_event") == {(1, "power_cap"): 1, (1, "sw_thermal"): 1}
+            node.set("gpu1.clocks_event_reasons", "4")
+            before = None
+
+            def stands_still(p):
+                nonlocal before
+                now = rows(p, CLOCKS, "clock_event")
+                still = before is not None and now[1, "sw_thermal"] == before[1, "sw_thermal"] and \
+                    now[1, "power_cap"] >= before[1, "power_cap"] + 5
+                before = before if before and now[1, "sw_thermal"] == before[1, "sw_thermal"] else now
+                return still
+            exporter.page_when(stands_still, 15, "sw_thermal is no more")
+            node.set("gpu1.clocks_event_reasons", "36")
+            exporter.page_when(lambda p: rows(p, CLOCK_TOTAL, "clock_event") == {
+                (1, "power_cap"): 1, (1, "sw_thermal"): 2}, 10, "it came again")
+
+
+def test_counts_outlive_the_helper(counters):
+    with exporter_on("demo", kubernetes=False, counters=counters) as (node, exporter):
+        exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        node.xid(48, gpu=2)
+        exporter.page_when(lambda p: rows(p, XIDS, "xid").get((2, "48")) == 1)
+        page = exporter.page()
+        before = rows(page, CLOCKS, "clock_event")
+        pid = exporter.helper_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: exporter.helper_pid() not in (None, pid), 15, "another helper")
+        page = exporter.page_when(lambda p: sum(rows(p, CLOCKS, "clock_event").values()) > sum(before.values()), 15,
+                                  "counting goes on")
+        assert rows(page, XIDS, "xid")[2, "48"] == 1 and rows(page, XID_TOTAL, "xid") == {(2, "48"): 1}
+        assert all(v >= before[k] for k, v in rows(page, CLOCKS, "clock_event").items() if k in before)
+
+
+def test_an_instance_shows_its_own_xids(counters):
+    with exporter_on("mig", kubernetes=False, counters=counters) as (node, exporter):
+        page = exporter.page_when(lambda p: p.samples(XIDS))
+        ids = [l["GPU_I_ID"] for l, _ in page.samples(XIDS) if "GPU_I_ID" in l]
+        assert len(ids) == 4
+        node.xid(43, gpu=0, gi=int(ids[1]))
+
+        def by_instance(p):
+            return {(l["gpu"], l.get("GPU_I_ID"), l.get("xid")): int(v) for l, v in p.samples(XIDS)}
+        want = {("0", i, "43" if i == ids[1] else None): int(i == ids[1]) for i in ids} | {("1", None, None): 0}
+        exporter.page_when(lambda p: by_instance(p) == want, 10, "one instance has it")
+        node.xid(79, gpu=0)
+        exporter.page_when(lambda p: all(by_instance(p).get(("0", i, "79")) == 1 for i in ids), 10,
+                           "the board's is everyone's")
+
+
+def test_a_reload_that_brings_a_row_counts_from_then_on(counters):
+    text = counters.read_text()
+    counters.write_text(f"{UTIL}, gauge, u\n")
+    with exporter_on("demo", kubernetes=False, counters=counters) as (node, exporter):
+        exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        node.xid(13, gpu=3)
+        exporter.page_when(lambda p: p.samples("podgpu_gpu_xid_errors_total"))
+        counters.write_text(text)
+        page = exporter.page_when(lambda p: p.samples(XIDS) and p.samples(CLOCKS), 15, "taken")
+        assert not [n for n in page.device_families() if n == "DCGM_FI_DEV_XID_ERRORS"]  # watched, not asked for
+        exporter.page_when(lambda p: rows(p, XIDS, "xid").get((3, "13")) == 1, 10, "was counted before")
+
+
+def test_health_needs_dcgm(counters):
+    with exporter_on("demo", "--source", "nvml", kubernetes=False, counters=counters) as (_, exporter):
+        page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
+        assert not page.samples(HEALTH)
+        assert reasons(page, HEALTH) == {(str(gpu), "needs_dcgm") for gpu in range(4)}
