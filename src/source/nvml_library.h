@@ -121,6 +121,7 @@
       "nvmlDeviceGetRowRemapperHistogram")                                                         \
     X(nvmlDeviceGetUnrepairableMemoryFlag_v1, (nvmlDevice_t, nvmlUnrepairableMemoryStatus_v1_t *), \
       "nvmlDeviceGetUnrepairableMemoryFlag_v1")                                                    \
+    X(nvmlDeviceGetP2PStatus, (nvmlDevice_t, nvmlDevice_t, int, int *), "nvmlDeviceGetP2PStatus")  \
     X(nvmlDeviceGetNvLinkErrorCounter, (nvmlDevice_t, unsigned int, int, unsigned long long *),    \
       "nvmlDeviceGetNvLinkErrorCounter")                                                           \
     X(nvmlDeviceGetGpuFabricInfoV, (nvmlDevice_t, nvmlGpuFabricInfo_v3_t *),                       \

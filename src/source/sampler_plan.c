@@ -122,10 +122,10 @@ int sampler_watch(struct sampler *s, const struct frame_watch *watch, const uint
     s->rows = calloc(count ? count : 1, sizeof(*s->rows));
     if (!s->rows)
         return -ENOMEM;
-    s->row_count = count;
     for (uint32_t i = 0; i < count; i++)
-        s->rows[i] =
-            (struct sampler_row){.recipe = nvml_recipe_find(field_ids[i]), .field = field_ids[i]};
+        if (field_ids[i] != FIELD_EXP_P2P) // no value of a GPU: nvml_peers.h
+            s->rows[s->row_count++] = (struct sampler_row){.recipe = nvml_recipe_find(field_ids[i]),
+                                                           .field = field_ids[i]};
     qsort(s->rows, s->row_count, sizeof(*s->rows), compare_rows);
     uint32_t first = 0;
     for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++) {

@@ -16,6 +16,7 @@
 #include "source/kmsg_reader.h"
 #include "source/nvml_call.h"
 #include "source/nvml_events.h"
+#include "source/nvml_peers.h"
 #include "source/sampler.h"
 
 #define EVENTS_PERIOD_NS NS_PER_S
@@ -38,6 +39,7 @@ struct source {
     struct kmsg_reader kmsg;
     struct output output;
     struct sampler sampler;
+    struct nvml_peers peers;
     struct frame_reader reader;
     struct frame_state state; // as sent last
     struct buf frame;
@@ -129,7 +131,9 @@ static void end_without_memory(struct source *s)
 
 static void reset_sampler(struct source *s)
 {
-    if (sampler_reset(&s->sampler, clock_mono_ns()) < 0)
+    uint64_t now_ns = clock_mono_ns();
+    nvml_peers_reset(&s->peers, now_ns);
+    if (sampler_reset(&s->sampler, now_ns) < 0)
         end_without_memory(s);
 }
 
@@ -406,6 +410,12 @@ static void sample(struct source *s, unsigned classes)
         walk(s);
 }
 
+static void read_peers(struct source *s)
+{
+    if (nvml_peers_read(&s->peers, &s->n, &s->devices, &s->frame))
+        check_output(s, output_send(&s->output, FRAME_PEERS, &s->frame));
+}
+
 static void do_due(struct source *s)
 {
     uint64_t now_ns = clock_mono_ns();
@@ -425,6 +435,8 @@ static void do_due(struct source *s)
     check_output(s, xid_board_expire(&s->board, now_ns));
     if (s->ready && now_ns >= sampler_due_ns(&s->sampler))
         sample(s, sampler_take_due(&s->sampler, now_ns));
+    if (s->ready && now_ns >= nvml_peers_due_ns(&s->peers))
+        read_peers(s);
 }
 
 // --- the socket ---
@@ -442,6 +454,7 @@ static void take_frames(struct source *s)
             end_without_memory(s);
             return;
         }
+        nvml_peers_watch(&s->peers, frame.as.watch.head, frame.as.watch.field_ids, clock_mono_ns());
     }
     if (rc < 0) {
         log_error("exporter speaks another protocol", LOG_STR("what", what));
@@ -472,7 +485,8 @@ static int wait_ms(struct source *s)
 {
     uint64_t due = s->open_ns < s->events_ns ? s->open_ns : s->events_ns;
     uint64_t sampling = s->ready ? sampler_due_ns(&s->sampler) : NEVER;
-    uint64_t others[] = {s->walk_ns, sampling, xid_board_due_ns(&s->board)};
+    uint64_t peers = s->ready ? nvml_peers_due_ns(&s->peers) : NEVER;
+    uint64_t others[] = {s->walk_ns, sampling, peers, xid_board_due_ns(&s->board)};
     for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
         if (others[i] < due)
             due = others[i];
@@ -505,6 +519,7 @@ static void init(struct source *s, const struct source_options *options)
     output_init(&s->output, options->socket_fd);
     xid_board_init(&s->board, &s->output);
     sampler_init(&s->sampler);
+    nvml_peers_init(&s->peers);
     s->sampler.n = &s->n;
     s->sampler.system = &s->system;
     s->sampler.devices = &s->devices;

@@ -143,3 +143,46 @@ def test_health_needs_dcgm(counters):
         page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 4)
         assert not page.samples(HEALTH)
         assert reasons(page, HEALTH) == {(str(gpu), "needs_dcgm") for gpu in range(4)}
+
+
+def pairs(page):
+    return {(int(l["gpu"]), int(l["peer_gpu"])): (l["link_status"], int(v)) for l, v in page.samples(PEERS)}
+
+
+def test_peers_are_every_ordered_pair(counters):
+    with run_node.SimNode("h100x8") as node:
+        node.command("dcgm peer gpu2 gpu5 4")
+        node.reset_counts()
+        with exporter_at(node, kubernetes=False, counters=counters) as exporter:
+            page = exporter.page_when(lambda p: p.samples(PEERS), 15, "peers")
+            want = {(i, j): ("OK", 0) for i in range(8) for j in range(8) if i != j}
+            assert pairs(page) == {**want, (2, 5): ("DisabledByRegKey", 4)}
+            assert len(page.samples(PEERS)) == 56
+            assert node.counts()["nvmlDeviceGetP2PStatus"][0] == 56
+            assert [l["peer_gpu"] for l, _ in page.samples(PEERS) if l["gpu"] == "3"] == list("0124567")
+
+
+def test_only_chosen_gpus_have_rows_of_peers(counters):
+    with exporter_on("h100x8", "-d", "g:1,6", kubernetes=False, counters=counters) as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples(PEERS), 15, "peers")
+        assert set(pairs(page)) == {(i, j) for i in (1, 6) for j in range(8) if i != j}
+
+
+def test_gpus_without_links_are_no_peers_and_one_gpu_has_none(counters):
+    with exporter_on("demo", kubernetes=False, counters=counters) as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples(PEERS), 15, "peers")
+        assert set(pairs(page).values()) == {("NotSupported", 5)} and len(pairs(page)) == 12
+    with exporter_on("post", kubernetes=False, counters=counters) as (_, exporter):
+        page = exporter.page_when(lambda p: PEERS in p.families, 15, "the family alone")
+        assert page.families[PEERS] == [f"# HELP {PEERS} p", f"# TYPE {PEERS} gauge"]
+        assert not reasons(page, PEERS)
+
+
+def test_slow_answers_about_peers_hold_up_no_sample(counters):
+    with run_node.SimNode("h100x8") as node:
+        node.fault("nvmlDeviceGetP2PStatus", "delay=50")
+        with exporter_at(node, kubernetes=False, counters=counters) as exporter:
+            page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 8, 10, "values before peers")
+            assert not page.samples(PEERS)
+            assert reasons(page, PEERS) == {(str(gpu), "no_data") for gpu in range(8)}
+            exporter.page_when(lambda p: len(p.samples(PEERS)) == 56, 30, "peers at last")

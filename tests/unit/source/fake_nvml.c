@@ -139,6 +139,15 @@ static nvmlReturn_t get_attributes(nvmlDevice_t device, nvmlDeviceAttributes_t *
     return NVML_SUCCESS;
 }
 
+static nvmlReturn_t get_p2p_status(nvmlDevice_t device, nvmlDevice_t peer, int index, int *status)
+{
+    CHECK(device);
+    CHECK(peer);
+    fake.p2p_calls++;
+    *status = fake.p2p_status[device->gpu][peer->gpu];
+    return index == 2 ? fake.p2p_result : NVML_ERROR_INVALID_ARGUMENT;
+}
+
 static nvmlReturn_t get_temperature(nvmlDevice_t device, int sensor, unsigned int *out)
 {
     CHECK(device);
@@ -319,6 +328,7 @@ void fake_reset(void)
         .nvmlDeviceGetGpuInstanceId = get_gi,
         .nvmlDeviceGetComputeInstanceId = get_ci,
         .nvmlDeviceGetAttributes = get_attributes,
+        .nvmlDeviceGetP2PStatus = get_p2p_status,
         .nvmlDeviceGetTemperature = get_temperature,
         .nvmlDeviceGetUtilizationRates = get_utilization,
         .nvmlDeviceGetMemoryInfo_v2 = get_memory_v2,

@@ -61,6 +61,10 @@ struct fake_nvml {
     unsigned samples_alive, samples_taken;
     unsigned pair[2]; // numbers of the samples of the last pair
     nvmlGpmMetricsGet_t last_request;
+    // Peers
+    int p2p_status[FAKE_GPUS][FAKE_GPUS];
+    nvmlReturn_t p2p_result;
+    unsigned p2p_calls;
     // Events
     nvmlEventData_t events[FAKE_EVENTS];
     unsigned event_count;

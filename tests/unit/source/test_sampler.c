@@ -258,9 +258,10 @@ static void what_is_not_supported_is_not_asked_again_until_the_list_is_new(void 
 static void fields_that_nvml_lacks_say_so_at_once(void **state)
 {
     list();
-    WATCH(60, 1110, 9001);
+    WATCH(60, 1110, 9001, 9004);
     pass(FAST_BIT);
     assert_int_equal(calls, 0);
+    assert_int_equal(frame.as.sample.head->count, 3); // peers are told apart
     assert_int_equal(status(0, 60), FRAME_NEEDS_DCGM);
     assert_int_equal(status(0, 1110), FRAME_NEEDS_DCGM);
     assert_int_equal(status(0, 9001), FRAME_NEEDS_DCGM);
