@@ -8,170 +8,7 @@
 
 #include <cmocka.h>
 
-#include <limits.h>
-
-#include "../allocation_sweep.h"
-#include "base/clock.h"
-#include "fake_dcgm.h"
-#include "source/dcgm_watch.h"
-#include "source/dcgm_watch_plan.h"
-
-#define S NS_PER_S
-#define WATCH_ID 7
-
-static struct dcgm_devices devices;
-static struct dcgm_watch *watch;
-static struct frame_reader reader;
-static struct frame frame; // the last SAMPLE, as the exporter would read it
-static bool has_frame;
-static uint32_t calls; // reads that the last SAMPLE took
-static uint64_t now_ns;
-
-static void renew_watch(void)
-{
-    dcgm_watch_free(watch);
-    assert_int_equal(dcgm_watch_new(&fake_dcgm.d, &devices, &watch), 0);
-}
-
-static int setup_major(unsigned major)
-{
-    fake_dcgm_reset(major);
-    fake_dcgm.needs_watch = true;
-    fake_dcgm.now_us = (int64_t)(clock_wall_ns() / NS_PER_US);
-    devices = (struct dcgm_devices){0};
-    watch = NULL;
-    has_frame = false;
-    renew_watch();
-    now_ns = clock_mono_ns();
-    return 0;
-}
-
-static int setup(void **state)
-{
-    return setup_major(4);
-}
-
-static int teardown(void **state)
-{
-    dcgm_watch_free(watch);
-    dcgm_devices_deinit(&devices);
-    frame_reader_deinit(&reader);
-    frame_reader_init(&reader);
-    return 0;
-}
-
-static void walk(void)
-{
-    bool changed;
-    assert_int_equal(dcgm_devices_walk(&fake_dcgm.d, &devices, &changed), DCGM_ST_OK);
-}
-
-static dcgmReturn_t apply_set(const uint16_t *ids, uint32_t count, uint64_t gpus)
-{
-    struct frame_watch w = {.watch_id = WATCH_ID,
-                            .count = count,
-                            .period_ns = {S, 10 * S, 30 * S, 600 * S},
-                            .gpus = gpus};
-    if (dcgm_watch_set(watch, &w, ids) < 0)
-        return DCGM_ST_MEMORY;
-    return dcgm_watch_apply(watch);
-}
-
-#define APPLY(...)                                                                                 \
-    assert_int_equal(apply_set((const uint16_t[]){__VA_ARGS__},                                    \
-                               ARRAY_SIZE(((const uint16_t[]){__VA_ARGS__})), UINT64_MAX),         \
-                     DCGM_ST_OK)
-
-static void parse(const struct buf *b)
-{
-    const char *what = "";
-    frame_reader_deinit(&reader);
-    frame_reader_init(&reader);
-    reader.generation = devices.generation;
-    reader.entity_count = devices.count;
-    for (size_t at = 0; at < b->len;) {
-        char *space;
-        size_t room;
-        assert_int_equal(frame_reader_space(&reader, &space, &room), 0);
-        size_t n = b->len - at < room ? b->len - at : room;
-        memcpy(space, b->data + at, n);
-        frame_reader_commit(&reader, n);
-        at += n;
-    }
-    if (frame_reader_next(&reader, &frame, &what) != 1)
-        fail_msg("%s", what);
-    assert_int_equal(frame.type, FRAME_SAMPLE);
-}
-
-static dcgmReturn_t try_read(void)
-{
-    const struct buf *b = NULL;
-    unsigned before = fake_dcgm.call.dcgmGetLatestValues_v2.calls;
-    dcgmReturn_t result = dcgm_watch_read(watch, now_ns, &b);
-    calls = fake_dcgm.call.dcgmGetLatestValues_v2.calls - before;
-    has_frame = b != NULL;
-    if (b)
-        parse(b);
-    return result;
-}
-
-// What is due now.
-static void read_now(void)
-{
-    now_ns = clock_mono_ns();
-    assert_int_equal(try_read(), DCGM_ST_OK);
-}
-
-// All classes, some time later.
-static void read_later(void)
-{
-    now_ns += 600 * S;
-    assert_int_equal(try_read(), DCGM_ST_OK);
-    assert_true(has_frame);
-}
-
-// As after a while on the engine's clock, too.
-static void tick(void)
-{
-    fake_dcgm.now_us += 1000;
-    for (unsigned i = 0; i < fake_dcgm.value_count; i++)
-        if (fake_dcgm.values[i].ts)
-            fake_dcgm.values[i].ts = fake_dcgm.now_us;
-}
-
-static const struct frame_record *find(uint32_t entity, uint16_t field)
-{
-    const struct frame_record *found = NULL;
-    for (uint32_t i = 0; i < frame.as.sample.head->count; i++)
-        if (frame.as.sample.list[i].entity == entity && frame.as.sample.list[i].field == field) {
-            assert_null(found); // one record a field
-            found = &frame.as.sample.list[i];
-        }
-    return found;
-}
-
-static int64_t i64_of(uint32_t entity, uint16_t field)
-{
-    const struct frame_record *r = find(entity, field);
-    assert_non_null(r);
-    assert_int_equal(r->status, FRAME_OK);
-    assert_int_equal(r->type, FRAME_VALUE_I64);
-    return r->value.i64;
-}
-
-static enum frame_status status_of(uint32_t entity, uint16_t field)
-{
-    const struct frame_record *r = find(entity, field);
-    assert_non_null(r);
-    return (enum frame_status)r->status;
-}
-
-static uint32_t place_of(int group, uint32_t id)
-{
-    uint32_t place = dcgm_devices_find(&devices, group, id);
-    assert_int_not_equal(place, UINT32_MAX);
-    return place;
-}
+#include "dcgm_watch_fixture.h"
 
 // --- reading ---
 
@@ -573,11 +410,6 @@ static void test_many_entities_are_split_into_groups_that_the_engine_takes(void 
     assert_int_equal(calls, fake_dcgm.d.major < 4 ? 3 : 1); // 64 entities a group, or 512
 }
 
-static int setup_3(void **state)
-{
-    return setup_major(3);
-}
-
 static void test_periods_become_the_engines(void **state)
 {
     walk();
@@ -681,46 +513,55 @@ static void test_a_value_seen_first_is_as_old_as_it_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_values_of_all_types_come_in_one_call_per_class, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_values_may_come_one_by_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_nobody_asked_for_is_ignored, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_status_is_told_once_and_when_it_changes, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_blanks_of_all_kinds_are_statuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_xid_is_0_and_the_last_one_stays_true, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_fields_are_asked_where_dcgm_exporter_asks_them, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_each_kind_has_the_fields_of_its_levels, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_values_of_all_types_come_in_one_call_per_class,
+                                        watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_values_may_come_one_by_one, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_what_nobody_asked_for_is_ignored, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_status_is_told_once_and_when_it_changes, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_blanks_of_all_kinds_are_statuses, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_no_xid_is_0_and_the_last_one_stays_true, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_fields_are_asked_where_dcgm_exporter_asks_them,
+                                        watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_each_kind_has_the_fields_of_its_levels, watch_setup,
+                                        watch_teardown),
         cmocka_unit_test_setup_teardown(test_the_librarys_level_and_type_go_before_the_catalogues,
-                                        setup, teardown),
+                                        watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(test_a_field_that_the_library_does_not_know_costs_itself,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(test_binary_fields_are_not_asked_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_gpus_that_are_not_wanted_are_left_alone, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_lost_gpu_says_so_and_the_others_go_on, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_calls_do_not_grow_with_the_number_of_fields, setup,
-                                        teardown),
+                                        watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_binary_fields_are_not_asked_for, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_gpus_that_are_not_wanted_are_left_alone, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_lost_gpu_says_so_and_the_others_go_on, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_calls_do_not_grow_with_the_number_of_fields,
+                                        watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(test_more_than_128_fields_of_a_class_take_a_call_more,
-                                        setup, teardown),
+                                        watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(test_all_fields_of_the_catalogue_can_be_watched_at_once,
-                                        setup, teardown),
+                                        watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(
-            test_many_entities_are_split_into_groups_that_the_engine_takes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_periods_become_the_engines, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_classes_are_read_when_they_are_due, setup, teardown),
+            test_many_entities_are_split_into_groups_that_the_engine_takes, watch_setup,
+            watch_teardown),
+        cmocka_unit_test_setup_teardown(test_periods_become_the_engines, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(test_classes_are_read_when_they_are_due, watch_setup,
+                                        watch_teardown),
         cmocka_unit_test_setup_teardown(
-            test_a_set_of_exporter_counters_alone_is_answered_by_an_empty_sample, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_value_that_does_not_move_any_more_grows_old, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_value_seen_first_is_as_old_as_it_says, setup,
-                                        teardown),
+            test_a_set_of_exporter_counters_alone_is_answered_by_an_empty_sample, watch_setup,
+            watch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_value_that_does_not_move_any_more_grows_old,
+                                        watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_value_seen_first_is_as_old_as_it_says, watch_setup,
+                                        watch_teardown),
         cmocka_unit_test_setup_teardown(
-            test_many_entities_are_split_into_groups_that_the_engine_takes, setup_3, teardown),
+            test_many_entities_are_split_into_groups_that_the_engine_takes, watch_setup_3,
+            watch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
