@@ -156,6 +156,8 @@ struct reading {
 void automatic_read(const struct sim_node *n, const struct target *at, uint16_t field,
                     int64_t before, int64_t t, struct reading *out);
 bool field_is_profiling(uint16_t field);
+// Whether a GPU's counters can measure a profiling field (profiling.c).
+bool profiling_measures(const struct sim_gpu *g, uint16_t field);
 // A cell's latest, or why there is none (value.c).
 void value_latest(struct call *c, int entity, unsigned int id, uint16_t field, struct reading *out);
 void value_record(const struct reading *r, uint16_t field, dcgmFieldValue_v1 *out);

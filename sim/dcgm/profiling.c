@@ -45,6 +45,21 @@ static uint32_t groups_of(const struct sim_gpu *g, const struct sim_prof_group *
     return COUNT(ampere) - (g->links > 0 ? 0 : 1); // the last group is NVLink's
 }
 
+bool profiling_measures(const struct sim_gpu *g, uint16_t field)
+{
+    const struct sim_prof_group *list;
+    uint32_t count = groups_of(g, &list);
+    if (g->gpm && g->prof_group_count == 0)
+        return true; // what GPM doesn't know is blank
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < list[i].count; k++) {
+            if (list[i].fields[k] == field)
+                return true;
+        }
+    }
+    return false;
+}
+
 API(dcgmProfGetSupportedMetricGroups, dcgmHandle_t handle, dcgmProfGetMetricGroups_v3 *out)
 {
     CALL_AT(handle);

@@ -154,14 +154,31 @@ static struct watch *watch_add(struct connection *at, const struct group *g,
     return w;
 }
 
-// What keeps profiling away, for a field group that has some.
-static dcgmReturn_t check_profiling(const struct call *c, const struct field_group *f)
+// Each GPU of the group must be able to measure the field.
+static dcgmReturn_t check_measured(const struct call *c, const struct group *g, uint16_t field)
 {
-    for (uint32_t i = 0; i < f->count; i++) {
-        if (field_is_profiling(f->fields[i]))
-            return (dcgmReturn_t)sim_truth_or_zero(c->node, SIM_NODE, SIM_DCGM_PROFILING, c->t);
+    for (uint32_t i = 0; i < g->count; i++) {
+        struct target at;
+        if (target_find(c->node, g->list[i].entityGroupId, g->list[i].entityId, c->t, &at) == 0 &&
+            at.gpu != SIM_NONE && !profiling_measures(&c->node->gpus[at.gpu], field))
+            return ST_PROFILING_NOT_SUPPORTED;
     }
     return ST_OK;
+}
+
+// What keeps profiling away, for a field group that has some.
+static dcgmReturn_t check_profiling(const struct call *c, const struct group *g,
+                                    const struct field_group *f)
+{
+    dcgmReturn_t code = ST_OK;
+    for (uint32_t i = 0; i < f->count && code == ST_OK; i++) {
+        if (!field_is_profiling(f->fields[i]))
+            continue;
+        code = (dcgmReturn_t)sim_truth_or_zero(c->node, SIM_NODE, SIM_DCGM_PROFILING, c->t);
+        if (code == ST_OK)
+            code = check_measured(c, g, f->fields[i]);
+    }
+    return code;
 }
 
 API(dcgmWatchFields, dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGrp_t fields,
@@ -175,7 +192,7 @@ API(dcgmWatchFields, dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGrp_t fie
         return g ? ST_NO_DATA : ST_NOT_CONFIGURED;
     if (g->count == 0)
         return ST_GROUP_IS_EMPTY;
-    dcgmReturn_t code = check_profiling(&c, f);
+    dcgmReturn_t code = check_profiling(&c, g, f);
     if (code != ST_OK)
         return code;
     struct watch *w = watch_find(c.at, group, fields);

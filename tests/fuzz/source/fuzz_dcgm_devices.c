@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that answers with anything: whatever it lists, the exporter's reader takes the frames, the
-// index finds each entity, and nothing is read or written past an answer.
+// An engine that answers with anything: whatever it lists, the exporter's reader takes the frames,
+// the index finds each entity, and nothing is read or written past an answer.
 #include <stdlib.h>
 #include <string.h>
 

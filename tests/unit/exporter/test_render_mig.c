@@ -80,7 +80,8 @@ static void test_an_instance_that_is_missing_is_named(void **state)
     cleanup(fixture_freep) struct fixture *f = node("i:9");
     fixture_page(f, TEXT_FORMAT_PROMETHEUS);
     assert_string_equal(fixture_family(f, T), "");
-    assert_non_null(strstr(render_selection_error(f->render, RENDER_GROUP_GPU), "GPU instance ID '9'"));
+    assert_non_null(
+        strstr(render_selection_error(f->render, RENDER_GROUP_GPU), "GPU instance ID '9'"));
 }
 
 static void test_each_instance_has_its_own_holder(void **state)
