@@ -16,6 +16,7 @@
 
 #define RETRY_NS (60 * NS_PER_S)
 #define RETRY_ALL_NS (600 * NS_PER_S)
+#define REPLANS_MAX 4 // each knows more of the fields that the engine does not know
 
 int dcgm_watch_new(struct dcgm *d, struct dcgm_devices *v, struct dcgm_watch **out)
 {
@@ -73,6 +74,7 @@ void dcgm_watch_forget(struct dcgm_watch *w)
     w->fields = NULL;
     w->field_count = 0;
     w->applied = false;
+    memset(w->unknown, 0, sizeof(w->unknown));
     w->retry_ns = w->retry_all_ns = UINT64_MAX;
 }
 
@@ -99,13 +101,13 @@ static struct watch_field describe(const struct dcgm_watch *w, uint16_t id)
         .type = info ? info->type : FIELD_I64,
         .level = info ? info->level : FIELD_LEVEL_GPU,
         .cost = (uint8_t)class_of(id),
-        .known = !w->d->fn.DcgmFieldGetById && info,
+        .known = !w->d->fn.DcgmFieldGetById && info && !(w->unknown[id / 64] >> id % 64 & 1),
     };
     if (w->d->fn.DcgmFieldGetById)
         meta = w->d->fn.DcgmFieldGetById(id);
     if (!meta)
         return f;
-    f.known = true;
+    f.known = !(w->unknown[id / 64] >> id % 64 & 1);
     f.type = (uint8_t)dcgm_type_of(meta->fieldType, (enum field_type)f.type);
     if (meta->entityLevel >= DCGM_FE_NONE && meta->entityLevel <= DCGM_FE_CONNECTX)
         f.level = (uint8_t)meta->entityLevel;
@@ -263,16 +265,10 @@ static void schedule_retries(struct dcgm_watch *w, uint64_t now_ns)
     w->retry_all_ns = now_ns + RETRY_ALL_NS;
 }
 
-dcgmReturn_t dcgm_watch_apply(struct dcgm_watch *w)
+// A plan in place of the one before, made in the engine.
+static dcgmReturn_t apply_once(struct dcgm_watch *w)
 {
     struct watch_plan old;
-    struct dcgm_profiling profiling;
-    if (!w->wanted_ids)
-        return DCGM_ST_OK;
-    dcgmReturn_t result = ask_profiling(w, &profiling);
-    if (result != DCGM_ST_OK)
-        return result;
-    w->profiling = profiling;
     if (replace_plan(w, &old) < 0)
         return DCGM_ST_MEMORY;
     if (w->plan.full)
@@ -282,9 +278,24 @@ dcgmReturn_t dcgm_watch_apply(struct dcgm_watch *w)
     watch_plan_deinit(&old);
     w->generation = w->v->generation;
     w->unsent = true;
-    result = dcgm_watch_make(w);
+    w->replan = false;
+    dcgmReturn_t result = dcgm_watch_make(w);
     w->applied = result == DCGM_ST_OK;
-    if (!w->applied)
+    return result;
+}
+
+dcgmReturn_t dcgm_watch_apply(struct dcgm_watch *w)
+{
+    struct dcgm_profiling profiling;
+    if (!w->wanted_ids)
+        return DCGM_ST_OK;
+    dcgmReturn_t result = ask_profiling(w, &profiling);
+    if (result != DCGM_ST_OK)
+        return result;
+    w->profiling = profiling;
+    for (unsigned i = 0; i < REPLANS_MAX && result == DCGM_ST_OK && (i == 0 || w->replan); i++)
+        result = apply_once(w);
+    if (result != DCGM_ST_OK)
         return result;
     tell_profiling(w);
     uint64_t now_ns = clock_mono_ns();

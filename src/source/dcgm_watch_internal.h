@@ -38,6 +38,9 @@ struct dcgm_watch {
 
     uint64_t retry_ns, retry_all_ns; // what was refused is asked for again; UINT64_MAX: nothing was
     bool paused;
+    // Fields that the library knows and the engine does not: it is the older of the two.
+    uint64_t unknown[(UINT16_MAX + 1) / 64];
+    bool replan;                 // there are more of them
     bool unwatched;              // since all that is made was watched
     bool unsent;                 // a cell's status may have to be told
     dcgmReturn_t profiling_code; // why profiling is not to be had on some GPU
@@ -73,6 +76,8 @@ dcgmReturn_t dcgm_watch_ask(struct dcgm_watch *w, const struct watch_pair *pair,
                             dcgmFieldGrp_t fields);
 
 // --- dcgm_watch_refine.c ---
+// Finds out which fields of a group that the engine refuses it does not know.
+dcgmReturn_t dcgm_watch_find_unknown(struct dcgm_watch *w, const struct watch_field_group *f);
 // Finds out what of a refused pair is to be had and watches that; what is not gets its status.
 dcgmReturn_t dcgm_watch_refine(struct dcgm_watch *w, struct watch_pair *pair);
 // Cells of the pair's entities and fields: they are not read, and the result says why; or, with

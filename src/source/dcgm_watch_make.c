@@ -129,6 +129,9 @@ static dcgmReturn_t make_groups(struct dcgm_watch *w)
         f->made = f->result == DCGM_ST_OK;
         if (dcgm_watch_is_of_engine(w, f->result))
             return f->result;
+        dcgmReturn_t result = f->made ? DCGM_ST_OK : dcgm_watch_find_unknown(w, f);
+        if (result != DCGM_ST_OK)
+            return result;
     }
     return DCGM_ST_OK;
 }

@@ -205,6 +205,48 @@ static void drop_members(struct refinery *r, const dcgmReturn_t *verdicts)
     r->member_count = kept;
 }
 
+// --- fields that the engine does not know ---
+
+static dcgmReturn_t try_fields(struct dcgm_watch *w, const uint16_t *ids, uint32_t count)
+{
+    dcgmFieldGrp_t fields;
+    dcgmReturn_t result = dcgm_watch_create_fields(w, ids, count, &fields);
+    if (result == DCGM_ST_OK)
+        (void)dcgm_call(w->d, dcgmFieldGroupDestroy, w->d->engine, fields);
+    return result;
+}
+
+static void note_unknown(struct dcgm_watch *w, const uint16_t *ids, struct part part)
+{
+    for (uint32_t i = part.first; i < part.first + part.count; i++)
+        w->unknown[ids[i] / 64] |= UINT64_C(1) << ids[i] % 64;
+    w->replan = true;
+}
+
+dcgmReturn_t dcgm_watch_find_unknown(struct dcgm_watch *w, const struct watch_field_group *f)
+{
+    const uint16_t *ids = watch_ids(&w->plan, f);
+    struct part open[32] = {{.count = f->count}};
+    uint32_t count = f->result == DCGM_ST_UNKNOWN_FIELD || f->result == DCGM_ST_BADPARAM ? 1 : 0;
+    for (unsigned probes = 0; count;) {
+        struct part part = open[--count];
+        if (part.count < 2 || probes >= PROBES_MAX) {
+            note_unknown(w, ids, part);
+            continue;
+        }
+        for (unsigned second = 0; second < 2; second++) {
+            struct part next = half(part, second);
+            dcgmReturn_t result = try_fields(w, ids + next.first, next.count);
+            probes++;
+            if (dcgm_watch_is_of_engine(w, result))
+                return result;
+            if (result != DCGM_ST_OK)
+                open[count++] = next;
+        }
+    }
+    return DCGM_ST_OK;
+}
+
 // --- the whole ---
 
 enum blame { BLAME_ALL, BLAME_ENTITY, BLAME_ANY };

@@ -226,6 +226,9 @@ static dcgmReturn_t fields_create(dcgmHandle_t handle, int count, const unsigned
     ANSWER(dcgmFieldGroupCreate);
     if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP)
         return DCGM_ST_BADPARAM;
+    for (int i = 0; i < count; i++)
+        if (F.strange_field[ids[i]])
+            return DCGM_ST_UNKNOWN_FIELD;
     if (is_taken(name))
         return DCGM_ST_DUPLICATE_KEY;
     for (unsigned i = 0; i < FAKE_DCGM_GROUPS; i++)

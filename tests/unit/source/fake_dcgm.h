@@ -104,6 +104,7 @@ struct fake_dcgm {
     struct fake_dcgm_refusal refuse_watch[16], refuse_add[4];
     unsigned taken_names;      // so many creations are refused as DUPLICATE_KEY
     bool unknown_field[65536]; // to DcgmFieldGetById
+    bool strange_field[65536]; // to dcgmFieldGroupCreate
     dcgm_field_meta_t meta[4]; // what DcgmFieldGetById says instead of the catalogue
     bool one_by_one;           // a callback for each value, not each entity
     bool noise;                // and for what nobody asked for

@@ -340,6 +340,35 @@ static void test_the_search_for_what_is_refused_is_bounded(void **state)
     assert_int_equal(i64_of(7, ids[0]), 1070000 + ids[0]);
 }
 
+static void test_fields_that_only_the_engine_does_not_know_cost_themselves(void **state)
+{
+    uint16_t ids[128];
+    fake_dcgm.generate = generate_sum;
+    walk();
+    (void)many_fields(ids, 128);
+    for (unsigned i = 0; i < 128; i += 40)
+        fake_dcgm.strange_field[ids[i]] = true;
+    assert_int_equal(apply_set(ids, 128, UINT64_MAX), DCGM_ST_OK);
+    read_now();
+    for (uint32_t i = 0; i < 128; i++) {
+        if (i % 40 == 0)
+            assert_int_equal(status_of(0, ids[i]), FRAME_NOT_SUPPORTED);
+        else
+            assert_int_equal(i64_of(0, ids[i]), 1000000 + ids[i]);
+    }
+    assert_in_range(fake_dcgm.call.dcgmFieldGroupCreate.calls, 3, 66);
+    // An engine that knows none of them is not asked for ever.
+    memset(fake_dcgm.strange_field, true, sizeof(fake_dcgm.strange_field));
+    renew_watch();
+    assert_int_equal(apply_set(ids, 128, UINT64_MAX), DCGM_ST_OK);
+    assert_in_range(fake_dcgm.call.dcgmFieldGroupCreate.calls, 3, 200);
+    read_now();
+    for (uint32_t i = 0; i < 128; i++)
+        assert_int_equal(status_of(0, ids[i]), FRAME_NOT_SUPPORTED);
+    renew_watch();
+    assert_int_equal(fake_dcgm_alive(), 0);
+}
+
 static void test_names_that_are_taken_are_left_to_their_owner(void **state)
 {
     fake_dcgm.generate = generate_sum;
@@ -701,6 +730,9 @@ int main(void)
                                         watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(test_the_search_for_what_is_refused_is_bounded, watch_setup,
                                         watch_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_fields_that_only_the_engine_does_not_know_cost_themselves, watch_setup,
+            watch_teardown),
         cmocka_unit_test_setup_teardown(test_names_that_are_taken_are_left_to_their_owner,
                                         watch_setup, watch_teardown),
         cmocka_unit_test_setup_teardown(test_an_engine_without_room_for_groups_is_asked_again,
