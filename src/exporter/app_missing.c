@@ -23,6 +23,14 @@ static enum frame_status field_reason(const struct device_view *view,
     return reason;
 }
 
+// Before DCGM's helper has said how it stands, or has sampled, its fields are on their way.
+static bool is_on_its_way(const struct app *a, enum frame_status reason)
+{
+    const struct inventory *dcgm = &a->sources[DEVICE_SOURCE_DCGM].inventory;
+    return reason == FRAME_NOT_CONNECTED &&
+           (!dcgm->state_known || dcgm->state.code == FRAME_STATE_READY);
+}
+
 // A known name that these GPUs can't give is told once, with its reason.
 void app_log_missing(struct app *a)
 {
@@ -42,7 +50,8 @@ void app_log_missing(struct app *a)
         if (c->field->id >= FIELD_EXP_FIRST) // dcgm-exporter's own, no reading
             continue;
         enum frame_status reason = field_reason(&a->view, c->field);
-        if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1)
+        if (reason == FRAME_OK || reason == FRAME_NO_DATA || a->reasons_logged[i] == reason + 1 ||
+            is_on_its_way(a, reason))
             continue;
         a->reasons_logged[i] = (uint8_t)(reason + 1);
         log_info("field is not available here", LOG_STR("field", c->name),

@@ -16,11 +16,12 @@ PROF = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCG
 BACK_S = 10  # within which DCGM's families are back once an engine answers
 
 
-
 def scenario(gpus=("a10g",), library=4, engine="none"):
-    """A node of these models."""
+    """A node of these models; DCGM has profiling values of each."""
     rows = "".join(f'  - {{model: {g}, uuid: GPU-5f0a9c11-3c2b-4b53-9f6e-8d1d0f3b7a{i:02}, '
-                   f'bus_id: "00000000:{i + 16:02X}:00.0"}}\n' for i, g in enumerate(gpus))
+                   f'bus_id: "00000000:{i + 16:02X}:00.0", '
+                   'dcgm: {values: {1001: 0.5, 1004: 0.25, 1005: 0.125, 1009: 1000, 1010: 2000}}}\n'
+                   for i, g in enumerate(gpus))
     return ("driver: {version: 550.90.07, cuda: 12040}\nmodels: models.yaml\ngpus:\n" + rows +
             f"dcgm: {{library: {library}, engine: {engine}}}\n")
 
@@ -41,10 +42,10 @@ def sources_of(page, field):
     return {l["source"] for l, _ in page.samples("podgpu_exporter_field_source_info") if l["field"] == field}
 
 
-def admin(exporter, path):
-    """(status, text) of a control request; the exporter runs with --admin-address=unix:ADMIN in its folder."""
+def admin(socket_path, path):
+    """(status, text) of a control request."""
     done = subprocess.run(["curl", "-s", "-m", str(20 * SLOW), "-X", "POST", "-w", "\n%{http_code}", "--unix-socket",
-                           str(exporter.admin_socket), f"http://x{path}"], capture_output=True, text=True, check=False)
+                           str(socket_path), f"http://x{path}"], capture_output=True, text=True, check=False)
     text, status = done.stdout.rsplit("\n", 1)
     return int(status), text.strip()
 
@@ -52,6 +53,10 @@ def admin(exporter, path):
 @pytest.fixture()
 def socket_path(tmp_path):
     return tmp_path / "admin.sock"
+
+
+def controlled(node, socket_path, *arguments, **words):
+    return exporter_at(node, f"--admin-address=unix:{socket_path}", *arguments, **words)
 
 
 # --- Embedded ---
@@ -75,7 +80,7 @@ def test_a_node_with_gpm_starts_no_dcgm():
     with exporter_on("h100", text=scenario(["h100"])) as (_, exporter):
         page = with_prof(exporter)
         assert exporter.helpers().keys() == {"nvml"}
-        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml"}
+        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml_gpm"}
         assert [l["source"] for l, _ in page.samples(UP)] == ["nvml"]
 
 
@@ -83,7 +88,7 @@ def test_on_a_mixed_node_each_gpu_has_its_source():
     with exporter_on("mixed", text=scenario(["h100", "a10g"])) as (_, exporter):
         page = exporter.page_when(lambda p: all(len(p.samples(f)) == 2 for f in PROF), 20, "both GPUs' profiling")
         assert exporter.helpers().keys() == {"nvml", "dcgm"}
-        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml", "dcgm"}
+        assert sources_of(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") == {"nvml_gpm", "dcgm"}
 
 
 def test_source_nvml_never_starts_dcgm():
@@ -181,38 +186,30 @@ def test_dcgms_helper_that_is_killed_is_replaced_and_nvml_goes_on():
 
 # --- Control ---
 
-def controlled(node, socket_path, *arguments, **words):
-    context = exporter_at(node, f"--admin-address=unix:{socket_path}", *arguments, **words)
-    return context
-
-
 def test_pause_and_resume_reach_dcgm(socket_path):
     import run_node
     with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path, "-c", "200") as exporter:
-        exporter.admin_socket = socket_path
         with_prof(exporter)
-        assert admin(exporter, "/-/pause") == (200, "ok")
+        assert admin(socket_path, "/-/pause") == (200, "ok")
         page = exporter.page_when(lambda p: prof(p) == set(), 20, "no profiling while paused")
         assert page.samples(TEMP)
         reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
                    if l["field"] == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
         assert reasons == {"paused"}
-        assert admin(exporter, "/-/resume") == (200, "ok")
+        assert admin(socket_path, "/-/resume") == (200, "ok")
         with_prof(exporter)
 
 
 def test_pause_without_dcgm_is_refused(socket_path):
     import run_node
     with run_node.SimNode(text=scenario(["h100"])) as node, controlled(node, socket_path) as exporter:
-        exporter.admin_socket = socket_path
         exporter.page_when(lambda p: p.samples(TEMP), what="devices")
-        assert admin(exporter, "/-/pause") == (409, "DCGM is not in use")
+        assert admin(socket_path, "/-/pause") == (409, "DCGM is not in use")
 
 
 def test_a_helper_that_does_not_answer_holds_nobody_up(socket_path):
     import run_node
     with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path) as exporter:
-        exporter.admin_socket = socket_path
         with_prof(exporter)
         os.kill(exporter.helper_pid("dcgm"), signal.SIGSTOP)
         try:
@@ -230,17 +227,16 @@ def test_a_helper_that_does_not_answer_holds_nobody_up(socket_path):
 def test_release_ends_both_helpers_and_attach_starts_both(socket_path):
     import run_node
     with run_node.SimNode("post-dcgm") as node, controlled(node, socket_path, "-c", "200") as exporter:
-        exporter.admin_socket = socket_path
         with_prof(exporter)
-        assert admin(exporter, "/-/release") == (200, "ok")
+        assert admin(socket_path, "/-/release") == (200, "ok")
         wait_until(lambda: exporter.helpers() == {}, what="both helpers are gone")
         page = exporter.page_when(lambda p: p.device_families() == [], what="no readings")
         for source in ("nvml", "dcgm"):
             assert page.value("podgpu_exporter_helper_released", source=source) == 1
             assert page.value(STATE, source=source, state="released") == 1
-        assert admin(exporter, "/-/pause") == (409, "DCGM is not in use")
-        assert admin(exporter, "/-/release")[0] == 409
-        assert admin(exporter, "/-/attach") == (200, "ok")
+        assert admin(socket_path, "/-/pause") == (409, "DCGM is not in use")
+        assert admin(socket_path, "/-/release")[0] == 409
+        assert admin(socket_path, "/-/attach") == (200, "ok")
         with_prof(exporter)
 
 
