@@ -34,13 +34,13 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
         "Flags that were given and have no effect in this version."},
     [RENDER_FIELD_SOURCE_INFO] = {
         "podgpu_exporter_field_source_info", TEXT_TYPE_INFO, "field,source",
-        "Where the values of a field on this page come from."},
+        "Where the values of a field on this page come from: nvml, nvml_gpm, nvml_events or dcgm, a line each."},
     [RENDER_FIELD_UNAVAILABLE_INFO] = {
         "podgpu_exporter_field_unavailable_info", TEXT_TYPE_INFO, "field,reason,gpu,UUID",
-        "Fields of the counters file that a GPU or an instance of it has no value for now, and why."},
+        "Fields of the counters file that a GPU or an instance of it has no value for now, or (without gpu and UUID) a switch, link, CPU or core, and why."},
     [RENDER_DEVICE_SELECTION_OK] = {
         "podgpu_exporter_device_selection_ok", TEXT_TYPE_GAUGE, "",
-        "Whether every device that --devices names is there (1); with one missing (0) no device family is exported."},
+        "Whether every device that --devices, --switch-devices and --cpu-devices name is there (1); devices of the kind of a missing one (0) are not exported, except links."},
     [RENDER_SERIES_DROPPED] = {
         "podgpu_exporter_series_dropped", TEXT_TYPE_GAUGE, "reason",
         "Copies of devices left out of each family now: same labels as another one, or more holders than the ceiling."},

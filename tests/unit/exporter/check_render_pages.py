@@ -21,7 +21,8 @@ DCGM_LINTS = {
 }
 # modelName is dcgm-exporter's label; podgpu_gpu_info takes it over for joins.
 MODEL_NAME_LINT = r"(DCGM_\w+|podgpu_gpu_info) label names should be written in 'snake_case' not 'camelCase'"
-SCENARIOS = ["rich", "mig-once", "virtual", "old", "labels"]
+SCENARIOS = ["rich", "mig-once", "virtual", "old", "labels", "parts", "dcgm"]
+PARTS = {"nvswitch", "nvlink", "cpu", "cpucore"}  # labels that only the last two have
 
 
 def page(program, form, scenario):
@@ -50,15 +51,22 @@ def samples(families):
     return seen
 
 
-def client(program, scenario):
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
-    from prometheus_client.parser import text_string_to_metric_families as families
-    classic = samples(families(page(program, "prometheus", scenario).decode()))
-    assert len(classic) > 200, len(classic)
+def check_awkward_owner(classic):
     awkward = [key for key in classic if dict(key[1]).get("pod", dict(key[1]).get("pod_name")) == "back\\slash"]
     assert awkward, "the awkwardly named owner is missing"
     labels = dict(awkward[0][1])
     assert labels.get("container", labels.get("container_name")) == "new\nline \ufffd", labels
+
+
+def client(program, scenario):
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+    from prometheus_client.parser import text_string_to_metric_families as families
+    classic = samples(families(page(program, "prometheus", scenario).decode()))
+    assert len(classic) > 150, len(classic)
+    if scenario != "dcgm":  # which has no owners
+        check_awkward_owner(classic)
+    names = {name for key in classic for name, _ in key[1]}
+    assert PARTS & names == (PARTS if scenario in ("parts", "dcgm") else set()), names
     opened = samples(open_families(page(program, "openmetrics", scenario).decode()))
     assert opened == classic, sorted(set(opened.items()) ^ set(classic.items()))[:4]
     return len(classic)

@@ -516,9 +516,13 @@ static void fill_self(struct render_self *s)
                                               .start_wall_ns = FIXTURE_WALL_NS};
 }
 
-struct fixture *fixture_new_rich(void)
+static struct fixture *new_rich(const char *more_csv)
 {
-    struct fixture *f = fixture_new(rich_csv, "f");
+    struct buf csv = BUF_INIT(1 << 20);
+    buf_add_str(&csv, rich_csv);
+    buf_add_str(&csv, more_csv);
+    struct fixture *f = fixture_new(buf_cstr(&csv), "f");
+    buf_deinit(&csv);
     uint32_t mig = fixture_add_gpu(f, "NVIDIA H100 80GB HBM3");
     fixture_add_instance(f, mig, 11, "1g.10gb");
     fixture_add_instance(f, mig, 13, "1g.10gb");
@@ -541,5 +545,68 @@ struct fixture *fixture_new_rich(void)
     f->options.unavailable[0] = "enable-pprof";
     f->options.unavailable_count = 1;
     fill_self(&f->self);
+    return f;
+}
+
+struct fixture *fixture_new_rich(void)
+{
+    return new_rich("");
+}
+
+// --- The same with DCGM ---
+
+static const char parts_csv[] = "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, s\n"
+                                "DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS, gauge, l\n"
+                                "DCGM_FI_DEV_NVSWITCH_PHYS_ID, label, i\n"
+                                "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, u\n"
+                                "DCGM_FI_DEV_CPU_TEMP_CURRENT, gauge, c\n"
+                                "DCGM_FI_DEV_CPU_VENDOR, label, v\n"
+                                "DCGM_FI_DEV_CONNECTX_HEALTH, gauge, x\n";
+
+static void add_parts(struct fixture *f)
+{
+    uint32_t gpu = fixture_add_dcgm_gpu(f, 0, 1);
+    for (uint32_t i = 1; i < 3; i++) {
+        uint32_t instance = f->dcgm_count;
+        f->dcgm_entities[f->dcgm_count] = f->entities[i];
+        f->dcgm_entities[f->dcgm_count].index = 1;
+        f->dcgm_entities[f->dcgm_count++].parent = gpu;
+        uint32_t compute = fixture_add_dcgm(f, FRAME_ENTITY_GPU_CI, instance, 0);
+        f->dcgm_entities[compute].index = 1;
+        f->dcgm_entities[compute].gpu_instance_id = f->entities[i].gpu_instance_id;
+    }
+    for (uint32_t i = 3; i < 5; i++)
+        fixture_add_dcgm(f, FRAME_ENTITY_LINK, fixture_add_dcgm_gpu(f, i, i == 3 ? 0 : 2), 0);
+    uint32_t nvswitch = fixture_add_dcgm(f, FRAME_ENTITY_SWITCH, FIXTURE_ALONE, 0);
+    uint32_t cpu = fixture_add_dcgm(f, FRAME_ENTITY_CPU, FIXTURE_ALONE, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        fixture_add_dcgm(f, FRAME_ENTITY_LINK, nvswitch, i);
+        fixture_add_dcgm(f, FRAME_ENTITY_CPU_CORE, cpu, i);
+    }
+    fixture_list_dcgm(f);
+}
+
+static void fill_parts(struct fixture *f)
+{
+    for (uint32_t e = 0; e < f->dcgm_count; e++) {
+        for (size_t i = 0; i < f->dcgm.field_count; i++) {
+            const struct field_info *field = field_find(f->dcgm.fields[i]);
+            if (field->level == FIELD_LEVEL_NONE || field->id == FIELD_XID_ERRORS)
+                continue;
+            if (field->type == FIELD_STRING)
+                fixture_dcgm_string(f, e, field->id, "a \"vendor\"");
+            else if (field->type == FIELD_DOUBLE)
+                fixture_dcgm_f64(f, e, field->id, 0.5 + (double)e);
+            else
+                fixture_dcgm_i64(f, e, field->id, (int64_t)(100 * i + e));
+        }
+    }
+}
+
+struct fixture *fixture_new_rich_dcgm(void)
+{
+    struct fixture *f = new_rich(parts_csv);
+    add_parts(f);
+    fill_parts(f);
     return f;
 }

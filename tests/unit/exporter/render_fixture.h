@@ -53,6 +53,9 @@ static inline maybe_unused void fixture_freep(struct fixture **f)
 // the stock counters, owners with awkward names, a job, XID errors, missing values, every number
 // about ourselves.
 struct fixture *fixture_new_rich(void);
+// The same, and DCGM with the first GPU's instances and compute instances, a link of each whole
+// GPU, a switch with links, CPUs with cores, and values of the fields that only it has.
+struct fixture *fixture_new_rich_dcgm(void);
 
 // Devices, in list order; each returns the entity's index. UUIDs are
 // GPU-00000000-0000-0000-0000-00000000000<index>.

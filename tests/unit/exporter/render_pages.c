@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prints a page for others to judge: render_pages prometheus|openmetrics
-// rich|mig-once|virtual|old|labels.
+// rich|mig-once|virtual|old|labels|parts|dcgm.
 #include <stdio.h>
 #include <string.h>
 
@@ -10,8 +10,13 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    cleanup(fixture_freep) struct fixture *f = fixture_new_rich();
     const char *scenario = argv[2];
+    bool dcgm_alone = strcmp(scenario, "dcgm") == 0;
+    bool parts = dcgm_alone || strcmp(scenario, "parts") == 0;
+    cleanup(fixture_freep) struct fixture *f = parts ? fixture_new_rich_dcgm() : fixture_new_rich();
+    f->without_nvml = dcgm_alone;
+    if (dcgm_alone) // holders are those of NVML's list
+        f->owners = (struct render_owners){0};
     f->options.mig_board_once = strcmp(scenario, "mig-once") == 0;
     f->options.flags.use_old_namespace = strcmp(scenario, "old") == 0;
     f->options.flags.empty_owner_labels = f->options.flags.use_old_namespace;

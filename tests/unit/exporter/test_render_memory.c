@@ -19,7 +19,7 @@ static int page(struct fixture *f, enum text_format format, struct buf *out)
 
 static void sweep(bool warm)
 {
-    cleanup(fixture_freep) struct fixture *f = fixture_new_rich();
+    cleanup(fixture_freep) struct fixture *f = fixture_new_rich_dcgm();
     f->options.mig_board_once = true; // one list more
     char *want = strdup(fixture_page(f, TEXT_FORMAT_PROMETHEUS));
     unsigned rounds = 0;

@@ -581,6 +581,54 @@ static void test_why_there_is_no_value_is_dcgms_to_say_where_it_is_asked(void **
     }
 }
 
+// The page looks values up by position; device_view_find is the rule.
+static void test_a_page_shows_what_device_view_find_finds(void **state)
+{
+    static const enum frame_status statuses[] = {FRAME_NEEDS_DCGM, FRAME_NOT_SUPPORTED,
+                                                 FRAME_NO_DATA, FRAME_IN_USE};
+    cleanup(node_deinit) struct node n =
+        node_of("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FB_USED, gauge, u\n"
+                "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, g\nDCGM_FI_DEV_COUNT, gauge, c\n",
+                "f");
+    struct fixture *f = n.f;
+    unsigned of_source[DEVICE_SOURCE_COUNT] = {0}, none = 0;
+    for (unsigned round = 0; round < 128; round++) {
+        for (size_t i = 0; i < 8; i++) {
+            uint16_t field = f->inventory.fields[i / 2];
+            unsigned mix = (round * 7 + (unsigned)i * 5) % 13,
+                     other = (round * 3 + (unsigned)i) % 7;
+            f->now_ns = FIXTURE_NOW_NS + round * NS_PER_S;
+            if (mix < 4)
+                fixture_i64(f, i % 2, field, 1);
+            else if (mix < 8)
+                fixture_status(f, i % 2, field, statuses[mix % 4]);
+            if (other < 3)
+                fixture_dcgm_i64(f, n.gpus[i % 2], field, 2);
+            else if (other < 5)
+                fixture_dcgm_status(f, n.gpus[i % 2], field, statuses[other % 4]);
+        }
+        f->now_ns += (round % 3) * 12 * NS_PER_S;
+        fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+        for (size_t i = 0; i < f->config.counters.count; i++) {
+            const struct counter *c = &f->config.counters.rows[i];
+            for (uint32_t gpu = 0; gpu < 2; gpu++) {
+                enum device_source source = DEVICE_SOURCE_NVML;
+                const struct inventory_value *v = device_view_find(
+                    &f->view, gpu, c->field, f->config.period_ns, f->now_ns, &source);
+                char start[128], end[32] = "} ";
+                snprintf(start, sizeof(start), "\n%s{gpu=\"%u\"", c->name, gpu);
+                if (v)
+                    snprintf(end, sizeof(end), "} %d\n", source == DEVICE_SOURCE_DCGM ? 2 : 1);
+                assert_int_equal(lines_with(&n, start, end), v != NULL);
+                of_source[source] += v != NULL;
+                none += v == NULL;
+            }
+        }
+    }
+    assert_true(of_source[DEVICE_SOURCE_NVML] > 100 && of_source[DEVICE_SOURCE_DCGM] > 100);
+    assert_true(none > 100);
+}
+
 static void test_a_lost_engine_takes_its_values_along_and_nothing_else(void **state)
 {
     cleanup(node_deinit) struct node n =
@@ -725,6 +773,7 @@ int main(void)
         cmocka_unit_test(test_a_gpu_that_dcgm_alone_sees_has_no_links),
         cmocka_unit_test(test_what_nvml_has_not_comes_from_dcgm_by_uuid_and_says_so),
         cmocka_unit_test(test_why_there_is_no_value_is_dcgms_to_say_where_it_is_asked),
+        cmocka_unit_test(test_a_page_shows_what_device_view_find_finds),
         cmocka_unit_test(test_a_lost_engine_takes_its_values_along_and_nothing_else),
         cmocka_unit_test(test_dcgm_alone_makes_the_whole_page),
         cmocka_unit_test(test_compute_instances_have_no_samples),
