@@ -28,6 +28,11 @@ struct xid_pending {
     struct frame_event event;
 };
 
+struct xid_told {
+    int64_t ts_us;
+    uint32_t gpu, gpu_instance_id, xid, place;
+};
+
 struct dcgm_xids {
     dcgmGpuGrp_t groups[XID_GROUPS];
     uint32_t group_count;
@@ -43,6 +48,8 @@ struct dcgm_xids {
     struct xid_pending pending[XID_PENDING];
     uint32_t pending_count;
     bool more; // there was no room for all
+    struct xid_told told[XID_PENDING]; // of instances, the newest, round and round
+    unsigned told_count;
 };
 
 struct dcgm_health {

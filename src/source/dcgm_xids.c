@@ -144,6 +144,21 @@ static bool tell(struct dcgm_xids *x, uint32_t gpu, uint32_t gpu_instance_id,
     return true;
 }
 
+// One event may stand at a compute instance and at its instance both.
+static bool is_told_elsewhere(struct dcgm_xids *x, const struct xid_told *event)
+{
+    if (event->gpu_instance_id == UINT32_MAX)
+        return false;
+    for (unsigned i = 0; i < ARRAY_SIZE(x->told); i++) {
+        const struct xid_told *t = &x->told[i];
+        if (t->ts_us == event->ts_us && t->xid == event->xid && t->gpu == event->gpu &&
+            t->gpu_instance_id == event->gpu_instance_id && t->place != event->place)
+            return true;
+    }
+    x->told[x->told_count++ % ARRAY_SIZE(x->told)] = *event;
+    return false;
+}
+
 static bool is_xid(const dcgmFieldValue_v1 *value)
 {
     return value->status == DCGM_ST_OK && value->fieldId == FIELD_XID &&
@@ -160,9 +175,15 @@ static void take_sample(struct dcgm_health *h, uint32_t at, const dcgmFieldValue
         m->seen += same_time;
         return;
     }
-    if (m->begun &&
-        !tell(x, gpu_above(h->v, at)->id, h->v->list[at].record.gpu_instance_id, value)) {
+    struct xid_told event = {.ts_us = value->ts,
+                             .gpu = gpu_above(h->v, at)->id,
+                             .gpu_instance_id = h->v->list[at].record.gpu_instance_id,
+                             .xid = (uint32_t)value->value.i64,
+                             .place = at};
+    if (m->begun && !is_told_elsewhere(x, &event) &&
+        !tell(x, event.gpu, event.gpu_instance_id, value)) {
         x->more = true;
+        x->told_count -= event.gpu_instance_id != UINT32_MAX;
         return;
     }
     m->at_last = m->seen = same_time ? m->at_last + 1 : 1;

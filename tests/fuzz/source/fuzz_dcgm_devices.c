@@ -149,7 +149,7 @@ static dcgmReturn_t get_since(dcgmHandle_t engine, dcgmGpuGrp_t group, dcgmField
         value.fieldId = 230;
         value.fieldType = take_byte() & 128 ? DCGM_FT_DOUBLE : DCGM_FT_INT64;
         value.status = take_result();
-        value.ts = (int64_t)(int8_t)take_byte() << (take_byte() % 56);
+        value.ts = (int64_t)((uint64_t)(int8_t)take_byte() << (take_byte() % 56));
         value.value.i64 = (int8_t)take_byte();
         int group_id = take_byte() % 7;
         if (take(group_id, take_id(), &value, 1, user))

@@ -526,6 +526,21 @@ static void an_event_of_another_gpu_with_an_earlier_time_is_not_missed(void **st
     assert_int_equal(events[0].xid, 48);
 }
 
+static void an_event_that_stands_at_both_kinds_of_instances_is_one(void **state)
+{
+    make_devices();
+    apply(false, false);
+    for (unsigned i = 0; i < 3; i++) {
+        add_xid(DCGM_FE_GPU_I, 3, 20 - i, 43);
+        add_xid(DCGM_FE_GPU_CI, 4, 20 - i, 43);
+    }
+    add_xid(DCGM_FE_GPU_CI, 4, 2, 31); // at the compute instance alone
+    read_now();
+    assert_int_equal(event_count, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(events[i].repeats, events[i].xid == 43 ? 2 : 0);
+}
+
 static void more_kinds_than_a_frame_holds_take_several(void **state)
 {
     walk();
@@ -734,6 +749,7 @@ int main(void)
         CASE(what_was_there_before_us_is_history),
         CASE(repeats_are_added_up),
         CASE(an_event_of_another_gpu_with_an_earlier_time_is_not_missed),
+        CASE(an_event_that_stands_at_both_kinds_of_instances_is_one),
         CASE(more_kinds_than_a_frame_holds_take_several),
         CASE(what_is_no_xid_is_none),
         CASE(clocks_that_are_not_ours_do_not_make_the_times),
