@@ -255,12 +255,28 @@ static bool find_peers(const struct family *f, size_t gpu, struct place *out)
     return false;
 }
 
+static uint32_t peer_index(const struct place *gpu, const struct frame_peer *p)
+{
+    return gpu->inv->entities[p->peer].info.index;
+}
+
+// A pair that stands twice would be the same series twice: the first counts.
+static bool is_told(const struct place *gpu, size_t at)
+{
+    const struct frame_peer *peers = gpu->inv->peers;
+    for (size_t i = 0; i < at; i++)
+        if (peers[i].entity == peers[at].entity &&
+            peer_index(gpu, &peers[i]) == peer_index(gpu, &peers[at]))
+            return true;
+    return false;
+}
+
 static void add_peer_rows(struct family *f, size_t sample, const struct place *gpu)
 {
     const struct device_view *view = f->in->view;
     for (size_t i = 0; i < gpu->inv->peer_count; i++) {
         const struct frame_peer *p = &gpu->inv->peers[i];
-        if (p->entity != gpu->entity || p->peer == p->entity)
+        if (p->entity != gpu->entity || p->peer == p->entity || is_told(gpu, i))
             continue;
         size_t peer = device_view_place(view, gpu->source, p->peer);
         if (peer == SIZE_MAX)

@@ -19,7 +19,9 @@ static const char two_sources_csv[] =
     "DCGM_FI_PROF_DRAM_ACTIVE, gauge, m\nDCGM_FI_DEV_NVSWITCH_VOLTAGE_MVOLT, gauge, v\n"
     "DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX, counter, l\nDCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, c\n"
     "DCGM_FI_DEV_CPU_TEMP_CURRENT, gauge, h\nDCGM_EXP_GPU_HEALTH_STATUS, gauge, e\n"
-    "DCGM_EXP_P2P_STATUS, gauge, p\n";
+    "DCGM_EXP_P2P_STATUS, gauge, p\nDCGM_FI_DEV_CLOCKS_EVENT_REASONS, gauge, r\n"
+    "DCGM_EXP_XID_ERRORS_COUNT, gauge, X\nDCGM_EXP_XID_ERRORS_TOTAL, counter, X\n"
+    "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, C\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, C\n";
 
 struct session {
     struct fixture *fixture;
@@ -100,6 +102,7 @@ static void apply(struct session *s, struct inventory *inv, struct frame *frame)
         s->fixture->now_ns = head.ended_ns;
     }
     page_must(inventory_apply(inv, frame) == 0);
+    page_must(exp_counts_take(s->fixture->exp, inv, frame) == 0);
     inventory_expire(inv, s->fixture->config.period_ns, s->fixture->now_ns);
     page_must(inv->verdict_count <= LIMIT_VERDICTS);
     for (size_t i = 0; i < inv->verdict_count; i++)
@@ -170,6 +173,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct session s = {
         .fixture = fixture_new(two ? two_sources_csv : fixture_stock_csv, selections[data[0] % 4]),
     };
+    page_must(exp_counts_new(&s.fixture->exp) == 0);
+    exp_counts_set_windows(s.fixture->exp, 300 * NS_PER_S, 300 * NS_PER_S);
     s.sources[DEVICE_SOURCE_NVML].inventory = &s.fixture->inventory;
     s.sources[DEVICE_SOURCE_DCGM].inventory = &s.fixture->dcgm;
     s.fixture->dcgm.ends_at_once = true;

@@ -87,6 +87,7 @@ void fixture_free(struct fixture *f)
     if (!f)
         return;
     render_free(f->render);
+    exp_counts_free(f->exp);
     pod_metadata_free(f->metadata);
     forget_holders(f);
     device_view_deinit(&f->view);
@@ -403,6 +404,7 @@ struct render_input fixture_input(struct fixture *f)
         .owners = &f->owners,
         .self = &f->self,
         .now_ns = f->now_ns,
+        .exp = f->exp,
     };
 }
 

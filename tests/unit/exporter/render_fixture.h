@@ -24,7 +24,8 @@ struct fixture {
     struct render_owners owners;
     struct render_self self;
     struct render *render;
-    uint64_t now_ns; // of values set and of pages
+    struct exp_counts *exp; // NULL: nothing is counted; freed with the fixture
+    uint64_t now_ns;        // of values set and of pages
     struct frame_entity entities[FIXTURE_ENTITIES_MAX];
     uint32_t entity_count;
     // DCGM's own list, once fixture_add_dcgm was called; without_nvml: there is no other source.

@@ -628,6 +628,15 @@ static void peers_that_dcgm_tells_are_named_as_nvml_numbers_them(void **state)
     expect(n, P, P_HEAD P_ROW(G1, "OK", "2", "0") P_ROW(G1, "NotSupported", "0", "5"));
 }
 
+static void a_pair_that_stands_twice_is_one_row(void **state)
+{
+    struct node *n = *state;
+    open_node(n, "f", 2);
+    peers_of(&n->f->inventory, n->f->now_ns,
+             (const struct frame_peer[]){{0, 1, 0, 0}, {0, 1, 5, 0}, {0, 0, 0, 0}}, 3);
+    expect(n, P, P_HEAD P_ROW(G0, "OK", "1", "0"));
+}
+
 static void a_single_gpu_has_the_family_and_no_row(void **state)
 {
     struct node *n = *state;
@@ -727,6 +736,7 @@ int main(void)
         TEST(two_gpus_are_peers_of_each_other),
         TEST(each_state_has_its_text),
         TEST(peers_that_dcgm_tells_are_named_as_nvml_numbers_them),
+        TEST(a_pair_that_stands_twice_is_one_row),
         TEST(a_single_gpu_has_the_family_and_no_row),
         TEST(without_peers_the_reason_is_told),
         TEST(board_fields_once_are_once),
