@@ -20,7 +20,6 @@ struct source_options {
     uint32_t avoided_count;
     uint64_t skipped;                        // bit per NVML index that is left alone
     const char *skipped_bus_ids[LIMIT_GPUS]; // of those, NULL: not known
-    bool log_json, log_debug;
     int socket_fd;
     struct frame_call_page *page;
 };

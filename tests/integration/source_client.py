@@ -16,7 +16,8 @@ BUILD = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "podgpu-source"
 
 PROTOCOL = 2
-HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH = range(1, 7)
+HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH, HEALTH, PEERS, CONTROL, CONTROL_DONE = range(1, 11)
+PAUSE, RESUME = 1, 2
 FAST, MEDIUM, SLOW, STATIC = range(4)
 S = 1_000_000_000
 STATES = ["ready", "no_library", "no_driver", "no_permission", "mismatch", "failed"]
@@ -135,6 +136,13 @@ def parse(kind, body):
             events.append(Event(row[0], ["", "nvml", "kmsg"][row[1]], *row[2:5], *row[6:8], text(row[8])))
         assert len(events) == count
         return generation, events
+    if kind == HEALTH:
+        return parse_table(body, "=IIII", lambda row: Verdict(*row))
+    if kind == PEERS:
+        return parse_table(body, "=IIII", lambda row: Peer(*row[:3]))
+    if kind == CONTROL_DONE:
+        number, code, why = struct.unpack("=Ii120s", body)
+        return ControlDone(number, code, text(why))
     raise AssertionError(f"frame type {kind}")
 
 
@@ -173,6 +181,36 @@ def parse_sample(body):
     return Sample(generation, watch_id, classes, calls, started, ended, records)
 
 
+@dataclasses.dataclass
+class Verdict:
+    entity: int
+    system: int
+    result: int
+    code: int
+
+
+@dataclasses.dataclass
+class Peer:
+    entity: int
+    peer: int
+    status: int
+
+
+def parse_table(body, layout, make):
+    """HEALTH and PEERS: (generation, rows)."""
+    generation, count, _taken = struct.unpack_from("=IIQ", body)
+    rows = [make(row) for row in struct.iter_unpack(layout, body[16:])]
+    assert len(rows) == count
+    return generation, rows
+
+
+@dataclasses.dataclass
+class ControlDone:
+    number: int
+    code: int
+    text: str
+
+
 class Closed(Exception):
     pass
 
@@ -180,7 +218,7 @@ class Closed(Exception):
 class Source:
     """A running podgpu-source. Frames of kinds that were not waited for are kept for later."""
 
-    def __init__(self, *arguments, env=None, program=PROGRAM, receive_buffer=None):
+    def __init__(self, *arguments, env=None, program=PROGRAM, receive_buffer=None, vendor="nvml"):
         ours, theirs = socket.socketpair()
         if receive_buffer:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, receive_buffer)
@@ -190,11 +228,11 @@ class Source:
         self.socket = ours
         self.kept = []
         self.bytes = b""
-        self.watches = 0
+        self.watches = self.controls = 0
         self.log = os.memfd_create("log", 0)
         pairs = {theirs.fileno(): 3, page: 4}
         self.process = subprocess.Popen(
-            [str(program), "nvml", *map(str, arguments)], env={**os.environ, **(env or {})}, stderr=self.log,
+            [str(program), vendor, *map(str, arguments)], env={**os.environ, **(env or {})}, stderr=self.log,
             close_fds=False, preexec_fn=lambda: place_descriptors(pairs))
         theirs.close()
         os.close(page)
@@ -215,11 +253,17 @@ class Source:
         os.lseek(self.log, 0, os.SEEK_SET)
         return os.read(self.log, 1 << 20).decode()
 
-    def watch(self, fields, periods=(S, 10 * S, 30 * S, 600 * S)):
+    def watch(self, fields, periods=(S, 10 * S, 30 * S, 600 * S), gpus=2**64 - 1):
         self.watches += 1
         ids = sorted(set(fields))
-        body = struct.pack("=II5Q", self.watches, len(ids), *periods, 2**64 - 1) + struct.pack(f"={len(ids)}H", *ids)
+        body = struct.pack("=II5Q", self.watches, len(ids), *periods, gpus) + struct.pack(f"={len(ids)}H", *ids)
         self.socket.sendall(struct.pack("=IHH", len(body), WATCH, PROTOCOL) + body)
+
+    def control(self, command, timeout=10):
+        """PAUSE or RESUME: its answer."""
+        self.controls += 1
+        self.socket.sendall(struct.pack("=IHHII", 8, CONTROL, PROTOCOL, command, self.controls))
+        return self.next(CONTROL_DONE, timeout, lambda done: done.number == self.controls)
 
     def read_frame(self, deadline):
         while True:

@@ -2,6 +2,8 @@
 #include "fake_libdcgm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -25,8 +27,29 @@ EXPORT dcgmReturn_t dcgmStartEmbedded_v2(dcgmStartEmbeddedV2Params_v1 *);
 EXPORT dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t);
 EXPORT dcgmReturn_t dcgmGetAllDevices(dcgmHandle_t, unsigned int *, int *);
 
+// As DCGM writes its log, and what else may stand there: more than a pipe holds, in one call.
+static void write_log(void)
+{
+    const char *file = getenv("__DCGM_DBG_FILE"), *level = getenv("__DCGM_DBG_LVL");
+    if (!file || !level || strcmp(file, "-") != 0)
+        return;
+    (void)printf("2024-02-07 18:01:05.641 INFO  [517155:517155] Linux 4.15.0-180-generic at %s\n"
+                 "hello from dcgm\n"
+                 "2024-02-07 18:01:05.641\n",
+                 level);
+    for (unsigned i = 0; i < 2000; i++)
+        (void)printf("2024-02-07 18:01:05.641 DEBUG [1:2] detail %u of what nobody asked for, at "
+                     "length, so that the pipe is full before the last of them is written\n",
+                     i);
+    for (unsigned i = 0; i < 10000; i++)
+        (void)putchar('x');
+    (void)printf("\nlast line without an end");
+    (void)fflush(stdout);
+}
+
 dcgmReturn_t dcgmInit(void)
 {
+    write_log();
     fake_libdcgm.inits++;
     return fake_libdcgm.init;
 }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source/arguments.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "source/dcgm_log.h"
+
+#define USAGE                                                                                      \
+    "usage: podgpu-source nvml [--library PATH] [--skip INDEX[=BUS-ID]]... [--avoid "              \
+    "CALL[@INDEX]]...\n"                                                                           \
+    "                          [--kmsg PATH] [--kmsg-after NUMBER] [--device-dir PATH]\n"          \
+    "                          [--log-format text|json] [--log-level info|debug]\n"                \
+    "       podgpu-source dcgm [--library PATH] [--connect ADDRESS]... [--embed yes|no]\n"         \
+    "                          [--skip INDEX]... [--avoid CALL[@INDEX]]... [--dcgm-log LEVEL]\n"   \
+    "                          [--log-format text|json] [--log-level info|debug]\n"                \
+    "podgpu-exporter starts it; it is of no use by hand.\n"
+
+static int usage(const char *what, const char *word)
+{
+    (void)fprintf(stderr, "podgpu-source: %s '%s'\n" USAGE, what, word);
+    return 2;
+}
+
+// One of two words; *out whether it is the second.
+static bool parse_either(const char *word, const char *first, const char *second, bool *out)
+{
+    *out = strcmp(word, second) == 0;
+    return *out || strcmp(word, first) == 0;
+}
+
+// CALL, or CALL@INDEX of the GPU that it is left alone for.
+static bool parse_avoided(const char *value, struct sv *name, uint32_t *index)
+{
+    uint64_t number = UINT32_MAX;
+    *name = sv_from(value);
+    size_t at = sv_find_char(*name, '@');
+    if (at != (size_t)-1) {
+        struct sv text = sv_sub(*name, at + 1, name->len);
+        *name = sv_sub(*name, 0, at);
+        if (num_parse_u64(text, 0, LIMIT_GPUS - 1, &number) < 0)
+            return false;
+    }
+    *index = (uint32_t)number;
+    return true;
+}
+
+static int take_avoided(const char *value, struct source_arguments *a)
+{
+    struct source_options *n = &a->nvml;
+    struct dcgm_source_options *d = &a->dcgm;
+    struct sv name;
+    uint32_t index;
+    if (!parse_avoided(value, &name, &index))
+        return usage("not a call of a GPU:", value);
+    if (n->avoided_count == ARRAY_SIZE(n->avoided) || d->avoided_count == ARRAY_SIZE(d->avoided))
+        return usage("too many calls to avoid:", value);
+    n->avoided[n->avoided_count++] = (struct nvml_avoided){name, index};
+    d->avoided[d->avoided_count++] = (struct dcgm_avoided){name, index};
+    return 0;
+}
+
+// INDEX or INDEX=BUS-ID of a GPU that must not be called.
+static int take_skipped(const char *value, struct source_arguments *a)
+{
+    struct sv word = sv_from(value);
+    size_t equals = sv_find_char(word, '=');
+    uint64_t index;
+    if (num_parse_u64(sv_sub(word, 0, equals == (size_t)-1 ? word.len : equals), 0, LIMIT_GPUS - 1,
+                      &index) < 0)
+        return usage("not the index of a GPU:", value);
+    a->nvml.skipped |= UINT64_C(1) << index;
+    a->dcgm.skipped |= UINT64_C(1) << index;
+    if (equals != (size_t)-1)
+        a->nvml.skipped_bus_ids[index] = value + equals + 1;
+    return 0;
+}
+
+// What both sources know.
+static int take_common(const char *name, const char *value, struct source_arguments *a)
+{
+    if (strcmp(name, "--log-format") == 0)
+        return parse_either(value, "text", "json", &a->log_json) ? 0
+                                                                 : usage("no log format:", value);
+    if (strcmp(name, "--log-level") == 0)
+        return parse_either(value, "info", "debug", &a->log_debug) ? 0
+                                                                   : usage("no log level:", value);
+    if (strcmp(name, "--avoid") == 0)
+        return take_avoided(value, a);
+    if (strcmp(name, "--skip") == 0)
+        return take_skipped(value, a);
+    if (strcmp(name, "--library") != 0)
+        return usage("unknown option", name);
+    a->nvml.library = a->dcgm.library = value;
+    return 0;
+}
+
+static int take_nvml(const char *name, const char *value, struct source_arguments *a)
+{
+    if (strcmp(name, "--kmsg-after") == 0)
+        return num_parse_u64(sv_from(value), 0, UINT64_MAX, &a->nvml.kmsg_after) < 0
+                   ? usage("not a number:", value)
+                   : 0;
+    if (strcmp(name, "--kmsg") == 0)
+        a->nvml.kmsg_path = value;
+    else if (strcmp(name, "--device-dir") == 0)
+        a->nvml.device_dir = value;
+    else
+        return take_common(name, value, a);
+    return 0;
+}
+
+static int take_dcgm(const char *name, const char *value, struct source_arguments *a)
+{
+    struct dcgm_engine_options *e = &a->dcgm.engine;
+    if (strcmp(name, "--embed") == 0)
+        return parse_either(value, "no", "yes", &e->embed) ? 0 : usage("neither yes nor no:", value);
+    if (strcmp(name, "--dcgm-log") == 0) {
+        a->dcgm.log_level = value;
+        return dcgm_log_is_level(value) ? 0 : usage("no log level of DCGM:", value);
+    }
+    if (strcmp(name, "--connect") != 0)
+        return take_common(name, value, a);
+    if (e->address_count == ARRAY_SIZE(e->addresses))
+        return usage("too many addresses:", value);
+    e->addresses[e->address_count++] = value;
+    return 0;
+}
+
+int source_arguments_parse(int argc, char **argv, struct source_arguments *out)
+{
+    *out = (struct source_arguments){.source = FRAME_SOURCE_NVML, .nvml = {.device_dir = "/dev"}};
+    const char *source = argc < 2 ? "" : argv[1];
+    bool is_dcgm;
+    if (!parse_either(source, "nvml", "dcgm", &is_dcgm))
+        return usage("unknown source", source);
+    if (is_dcgm)
+        out->source = FRAME_SOURCE_DCGM;
+    for (int i = 2; i < argc; i += 2) {
+        if (!argv[i + 1])
+            return usage("no value for", argv[i]);
+        int status = is_dcgm ? take_dcgm(argv[i], argv[i + 1], out)
+                             : take_nvml(argv[i], argv[i + 1], out);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}

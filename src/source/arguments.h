@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of podgpu-source: the source's name, then pairs of an option and its value.
+#pragma once
+
+#include "source/dcgm_source.h"
+#include "source/source.h"
+
+struct source_arguments {
+    enum frame_source source;
+    struct source_options nvml;
+    struct dcgm_source_options dcgm;
+    bool log_json, log_debug;
+};
+
+// Borrows the words. 0, or the exit status after which the reason and the usage were written to
+// standard error.
+int must_use source_arguments_parse(int argc, char **argv, struct source_arguments *out);
