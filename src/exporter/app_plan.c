@@ -12,11 +12,18 @@
 
 #define PLAN_PERIOD_NS (10 * NS_PER_S)
 
+// A node that has no libdcgm has no DCGM: what NVML says of a field is the reason it is missing.
+static bool is_absent(const struct app *a, const struct app_source *s)
+{
+    return s->which == DEVICE_SOURCE_DCGM && a->plan.nvml && s->inventory.state_known &&
+           s->inventory.state.code == FRAME_STATE_NO_LIBRARY;
+}
+
 int app_view_refresh(struct app *a)
 {
     const struct inventory *used[DEVICE_SOURCE_COUNT] = {NULL};
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
-        if (app_source_is_wanted(&a->sources[i]))
+        if (app_source_is_wanted(&a->sources[i]) && !is_absent(a, &a->sources[i]))
             used[i] = &a->sources[i].inventory;
     return device_view_refresh(&a->view, used[DEVICE_SOURCE_NVML], used[DEVICE_SOURCE_DCGM]);
 }
