@@ -302,6 +302,7 @@ static void add_gpu(uint32_t index, uint32_t instances)
         .minor = index,
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
+        .id = UINT32_MAX,
         .name = "NVIDIA H100 80GB HBM3",
     };
     snprintf(gpu.uuid, sizeof(gpu.uuid), "GPU-5e2b7c90-4d1f-4a36-8c57-%012u", index);

@@ -307,6 +307,10 @@ static void log_inert_flags(const struct exporter_options *o)
     if (o->ignored_word)
         log_warn("words that are no flags end the command line, what follows is ignored",
                  LOG_STR("first", o->ignored_word));
+    if (o->flags.remote_hostengine_given && o->flags.remote_hostengine[0] == '\0' &&
+        o->source != SOURCE_CHOICE_NVML)
+        log_info("no host engine is named, localhost:5555 is used",
+                 LOG_STR("flag", "remote-hostengine-info"));
     if (o->collect_interval_raised)
         log_warn("collect interval is too short, 100 ms is used");
 }

@@ -44,6 +44,7 @@ struct app {
     struct device_view view;
     struct exp_counts *exp;
     struct source_plan plan; // in force: what the helpers were told
+    bool plan_untold;        // somebody could not be told of it
     uint64_t plan_due_ns;    // when to look again although nothing has happened
     bool released;           // by request: no helper runs
     // A command that DCGM's helper was given and an admin client waits for

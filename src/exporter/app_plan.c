@@ -127,6 +127,7 @@ static int follow(struct app *a, struct source_plan *plan, const struct exporter
             r = tell(s, plan, config);
     }
     source_plan_deinit(&before);
+    a->plan_untold = r < 0;
     return r;
 }
 
@@ -160,12 +161,13 @@ void app_plan_progress(struct app *a, bool at_once)
     struct source_plan plan;
     a->plan_due_ns = now_ns + PLAN_PERIOD_NS;
     int r = make_plan(a, config, &plan);
-    if (r == 0 && source_plan_equals(&plan, &a->plan) && !lacks_a_helper(a)) {
+    bool told = !a->plan_untold && !lacks_a_helper(a);
+    if (r == 0 && told && source_plan_equals(&plan, &a->plan)) {
         source_plan_deinit(&plan);
         return;
     }
     if (r == 0)
-        r = follow(a, &plan, config, false);
+        r = follow(a, &plan, config, a->plan_untold);
     if (r < 0) {
         log_error("out of memory while planning what to watch", LOG_LIMIT("plan"));
         a->plan_due_ns = now_ns;

@@ -87,9 +87,9 @@ static void log_devices(const struct app_source *s)
                  LOG_LIMIT(buf_cstr(&key)));
         buf_deinit(&key);
     }
-    log_info("devices listed", LOG_STR("source", app_source_name(s)), LOG_U64("gpus", gpus),
-             LOG_U64("available", gpus_up), LOG_U64("mig_instances", instances),
-             LOG_U64("others", others));
+    log_info("devices listed", LOG_U64("gpus", gpus), LOG_U64("available", gpus_up),
+             LOG_U64("mig_instances", instances), LOG_U64("others", others),
+             LOG_STR("source", app_source_name(s)));
 }
 
 static void log_events(const struct inventory *inv, const struct frame *frame)
@@ -134,6 +134,8 @@ static void on_frame(void *user, const struct frame *frame)
 {
     struct app_source *s = user;
     struct app *a = s->app;
+    bool turned = frame->type == FRAME_STATE &&
+                  (!s->inventory.state_known || frame->as.state->code != s->inventory.state.code);
     if (frame->type == FRAME_STATE)
         log_state(s, frame->as.state);
     if (inventory_apply(&s->inventory, frame) < 0) {
@@ -150,7 +152,7 @@ static void on_frame(void *user, const struct frame *frame)
         app_control_done(a, frame->as.control_done);
     if (frame->type == FRAME_ENTITIES && a->pods)
         pod_resources_kick(a->pods); // ids that named no device may do so now
-    if (frame->type == FRAME_STATE || frame->type == FRAME_ENTITIES)
+    if (turned || frame->type == FRAME_ENTITIES)
         app_plan_progress(a, true);
     if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS || frame->type == FRAME_HEALTH)
         app_publish_soon(a);

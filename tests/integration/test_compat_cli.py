@@ -176,7 +176,7 @@ def test_what_follows_a_word_that_is_no_flag_is_ignored_and_told(node):
     ({"DCGM_EXPORTER_CPU_DEVICES_STR": "g:x"}, ["DCGM_EXPORTER_CPU_DEVICES_STR", "'x'"]),
     ({"DCGM_EXPORTER_COLLECTORS": ""}, ["DCGM_EXPORTER_COLLECTORS", "''"]),
     ({"DCGM_EXPORTER_LISTEN": "9400"}, ["9400"]),
-    ({"DCGM_REMOTE_HOSTENGINE_INFO": "10.0.0.9:5555"}, ["10.0.0.9:5555"]),
+    ({"DCGM_REMOTE_HOSTENGINE_INFO": "http://10.0.0.9"}, ["http://10.0.0.9"]),
 ])
 def test_a_bad_variable_ends_with_status_1_and_one_line_that_names_it(env, says):
     defaults = {"DCGM_EXPORTER_COLLECTORS": str(STOCK), "DCGM_EXPORTER_LISTEN": "127.0.0.1:0"}

@@ -151,7 +151,8 @@ def test_text_fields_and_placeholders_make_no_family(node, file):
     assert page.device_families() == [UTIL]
     missing = {l["field"]: l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")}
     assert missing["DCGM_FI_DEV_NAME"] == "not_numeric"
-    assert missing["DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"] == missing["DCGM_FI_DEV_CPU_TEMP_CURRENT"] == "needs_dcgm"
+    assert missing["DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"] == missing["DCGM_FI_DEV_CPU_TEMP_CURRENT"] == \
+        "not_connected"
 
 
 def test_a_file_without_rows_is_a_page_without_device_families(node, file):
