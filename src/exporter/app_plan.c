@@ -12,11 +12,13 @@
 
 #define PLAN_PERIOD_NS (10 * NS_PER_S)
 
-// A node that has no libdcgm has no DCGM: what NVML says of a field is the reason it is missing.
+// A node that has no libdcgm, as far as is known, has no DCGM: what NVML says of a field is the
+// reason it is missing.
 static bool is_absent(const struct app *a, const struct app_source *s)
 {
-    return s->which == DEVICE_SOURCE_DCGM && a->plan.nvml && s->inventory.state_known &&
-           s->inventory.state.code == FRAME_STATE_NO_LIBRARY;
+    const struct inventory *inv = &s->inventory;
+    return s->which == DEVICE_SOURCE_DCGM && a->plan.nvml &&
+           (!inv->state_known || inv->state.code == FRAME_STATE_NO_LIBRARY);
 }
 
 int app_view_refresh(struct app *a)

@@ -115,7 +115,8 @@ static int take_dcgm(const char *name, const char *value, struct source_argument
 {
     struct dcgm_engine_options *e = &a->dcgm.engine;
     if (strcmp(name, "--embed") == 0)
-        return parse_either(value, "no", "yes", &e->embed) ? 0 : usage("neither yes nor no:", value);
+        return parse_either(value, "no", "yes", &e->embed) ? 0
+                                                           : usage("neither yes nor no:", value);
     if (strcmp(name, "--dcgm-log") == 0) {
         a->dcgm.log_level = value;
         return dcgm_log_is_level(value) ? 0 : usage("no log level of DCGM:", value);
@@ -140,8 +141,8 @@ int source_arguments_parse(int argc, char **argv, struct source_arguments *out)
     for (int i = 2; i < argc; i += 2) {
         if (!argv[i + 1])
             return usage("no value for", argv[i]);
-        int status = is_dcgm ? take_dcgm(argv[i], argv[i + 1], out)
-                             : take_nvml(argv[i], argv[i + 1], out);
+        int status =
+            is_dcgm ? take_dcgm(argv[i], argv[i + 1], out) : take_nvml(argv[i], argv[i + 1], out);
         if (status != 0)
             return status;
     }

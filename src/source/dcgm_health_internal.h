@@ -47,7 +47,7 @@ struct dcgm_xids {
     int64_t newest_us;   // sample of all, by the engine's clock
     struct xid_pending pending[XID_PENDING];
     uint32_t pending_count;
-    bool more; // there was no room for all
+    bool more;                         // there was no room for all
     struct xid_told told[XID_PENDING]; // of instances, the newest, round and round
     unsigned told_count;
 };
