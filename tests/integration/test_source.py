@@ -11,8 +11,8 @@ import time
 import pytest
 
 from harness import BUILD, SLOW, wait_until
-from source_client import (ENTITIES, EVENTS, FAST, HELLO, MEDIUM, NONE32, PROGRAM, S, SAMPLE, SLOW as SLOW_CLASS, STATE,
-                           STATIC, Closed, Source)
+from source_client import (ENTITIES, EVENTS, FAST, HELLO, MEDIUM, NONE32, PROGRAM, PROTOCOL, S, SAMPLE, SLOW as SLOW_CLASS,
+                           STATE, STATIC, Closed, Source)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "sim"))
 import run_node  # noqa: E402
