@@ -54,3 +54,11 @@ def test_profiling_families_are_absent_with_a_stated_reason(page):
     prof = [n for n in expected().order if "_PROF_" in n]
     assert len(prof) == 5
     assert {n: missing.get(n) for n in prof} == {n: "needs_gpm" for n in prof}
+
+
+def test_with_dcgm_the_page_equals_the_posts_page_whole():
+    with exporter_on("post-dcgm", "--hostname-label=Hostname") as (_, exporter):
+        page = exporter.page_when(lambda p: p.samples(expected().order[-1]), what="profiling values")
+    want = {n: set(lines) for n, lines in expected().families.items()}
+    assert len(want) == 23
+    assert {n: {without_new_labels(l) for l in page.families.get(n, [])} for n in page.device_families()} == want

@@ -128,6 +128,22 @@ def test_arguments_behind_two_dashes_go_to_the_exporter(tmp_path):
     assert "DCGM_FI_DEV_GPU_UTIL{" in page and "podgpu_gpu_up" not in page
 
 
+def test_the_demo_on_the_posts_node_with_dcgm_shows_the_posts_page_whole(tmp_path):
+    def lines(text):
+        return {re.sub(r',(pci_bus_id|err_code|err_msg)="[^"]*"', "", line) for line in text.splitlines()
+                if line.startswith("DCGM_FI_")}
+
+    def page():
+        with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
+            return lines(answer.read().decode())
+
+    want = lines((ROOT / "tests" / "blog" / "metrics.txt").read_text())
+    assert len(want) == 23
+    with demo(tmp_path, "--scenario", "post-dcgm", "--", "--hostname-label=Hostname") as (_, _, url):
+        wait_until(lambda: len(page()) >= len(want), 30, "profiling values")
+        assert page() == want
+
+
 @pytest.mark.parametrize("scenario", sorted(p.stem for p in (ROOT / "sim" / "scenarios").glob("*.yaml")
                                             if p.stem != "models"))
 def test_each_scenario_can_be_shown(scenario):
