@@ -210,9 +210,11 @@ static dcgmReturn_t look(struct dcgm_health *h)
     dcgmReturn_t result = DCGM_ST_OK;
     long long since = x->newest_us > OVERLAP_US ? x->newest_us - OVERLAP_US : 0, next = 0;
     x->more = false;
-    for (uint32_t i = 0; i < x->mark_count; i++) {
-        x->marks[i].seen = 0;
-        if (!x->marks[i].begun)
+    for (uint32_t i = 0; i < h->v->count; i++) {
+        if (x->by_place[i] == UINT32_MAX)
+            continue;
+        x->marks[x->by_place[i]].seen = 0;
+        if (!x->marks[x->by_place[i]].begun)
             since = 0;
     }
     for (uint32_t i = 0; i < x->group_count && result == DCGM_ST_OK && !x->more; i++) {

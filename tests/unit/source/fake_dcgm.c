@@ -510,6 +510,7 @@ static dcgmReturn_t get_since(dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmField
                               dcgmFieldValueEntityEnumeration_f take, void *user)
 {
     ANSWER(dcgmGetValuesSince_v2);
+    F.since_us = since;
     static dcgmFieldValue_v1 value;
     const struct fake_dcgm_group *g = find_group(group);
     const struct fake_dcgm_fields *f = find_fields(fields);

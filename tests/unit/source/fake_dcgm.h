@@ -113,6 +113,7 @@ struct fake_dcgm {
     // Values of what has none in values[]; false: no data.
     bool (*generate)(int group, unsigned id, unsigned short field, struct fake_dcgm_value *out);
     long long now_us; // the engine's clock, for dcgmGetValuesSince_v2
+    long long since_us; // that it was last asked for
 };
 
 extern struct fake_dcgm fake_dcgm;

@@ -665,6 +665,26 @@ static void a_list_that_changes_loses_no_event(void **state)
     assert_int_equal(events[0].entity, 1);
 }
 
+// What was sampled long before is not asked for again and again.
+static void looks_ask_for_the_last_seconds(void **state)
+{
+    make_devices();
+    apply(false, false);
+    add_xid(DCGM_FE_GPU, 2, 10, 79);
+    read_now();
+    assert_int_equal(F.since_us, 0);
+    int64_t newest = F.values[F.value_count - 1].ts;
+    lose_connection();
+    F.gpus = 1; // GPU 2 is gone before its marks begin anew
+    sv_copy(F.d.address, sizeof(F.d.address), SV("elsewhere"));
+    walk();
+    apply(false, false);
+    add_xid(DCGM_FE_GPU, 0, 5, 31);
+    read_after(NS_PER_S);
+    read_after(NS_PER_S);
+    assert_int_equal(F.since_us, newest + 5 - 5000000);
+}
+
 static void large_lists_take_several_groups(void **state)
 {
     for (unsigned i = 0; i < 7; i++) {
@@ -756,6 +776,7 @@ int main(void)
         CASE(nothing_is_lost_or_told_twice_over_a_reconnect),
         CASE(what_another_engine_had_is_history),
         CASE(a_list_that_changes_loses_no_event),
+        CASE(looks_ask_for_the_last_seconds),
         CASE(large_lists_take_several_groups),
         CASE(without_gpus_nothing_is_watched),
         CASE(a_lack_of_memory_is_told),
