@@ -133,7 +133,7 @@ def parse(kind, body):
         generation, count = struct.unpack_from("=II", body)
         events = []
         for row in struct.iter_unpack("=IIIIIIQQ160s", body[8:]):
-            events.append(Event(row[0], ["", "nvml", "kmsg"][row[1]], *row[2:5], *row[6:8], text(row[8])))
+            events.append(Event(row[0], ["", "nvml", "kmsg", "dcgm"][row[1]], *row[2:5], *row[6:8], text(row[8])))
         assert len(events) == count
         return generation, events
     if kind == HEALTH:

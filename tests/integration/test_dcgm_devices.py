@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import BUILD, SLOW
-from source_client import EVENTS, HEALTH, NONE32, PEERS, S, Closed, Source
+from source_client import ENTITIES, EVENTS, HEALTH, NONE32, PEERS, STATE, S, Closed, Source
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "sim"))
 import run_node  # noqa: E402
@@ -112,24 +112,39 @@ def test_a_skipped_gpu_is_listed_as_such():
         assert {e.parent for e in of_kind(entities, LINK)} == {0, 2, 3}
 
 
-@pytest.mark.parametrize("major", [4, 3])
-def test_a_gpu_that_is_lost_stays_listed(major):
-    with source_on("post-dcgm", major=major) as (node, source):
-        before = listed(source)[0]
-        node.command("lost gpu=0")
-        if major == 4:  # DCGM 3 says nothing of the GPU as a whole
-            after = listed(source, lambda e: e[0].state == "lost")[0]
-            assert (after.uuid, after.name, after.bus_id) == (before.uuid, before.name, before.bus_id)
+def test_a_gpu_that_is_lost_stays_listed_until_it_is_back():
+    """DCGM 3 says nothing of a GPU as a whole."""
+    with source_on("dcgm-fabric") as (node, source):
+        before = listed(source)[1]
+        node.command("set gpu1.lost=1")
+        entities = listed(source, lambda e: e[1].state == "lost")
+        assert (entities[1].uuid, entities[1].name, entities[1].bus_id) == (before.uuid, before.name, before.bus_id)
+        assert entities[0].state == "up"
+        node.command("set gpu1.lost=0")
+        listed(source, lambda e: e[1].state == "up")
 
 
-def test_a_walk_makes_the_same_calls_whatever_the_time():
-    """No new list where nothing changed."""
-    with source_on("dcgm-fabric") as (_, source):
+def test_another_mig_layout_is_another_list():
+    with source_on("dcgm-mig") as (node, source):
         listed(source)
-        source.watch([TEMPERATURE], (S // 10,) * 3 + (S,))
-        for _ in range(20):
+        node.command("mig gpu=0 layout=7g.40gb force")
+        entities = listed(source, lambda e: len(of_kind(e, GPU_I)) == 1)
+        [instance] = of_kind(entities, GPU_I)
+        assert (instance.profile, instance.slices, instance.parent) == ("7g.40gb", 7, 0)
+        [nvml] = node.node.instances()
+        assert instance.uuid == nvml["uuid"]
+
+
+def test_a_list_that_does_not_change_is_not_sent_again():
+    with source_on("dcgm-fabric") as (node, source):
+        listed(source)
+        source.watch([TEMPERATURE], QUICK)
+        before = node.node.calls("dcgmGetAllDevices")
+        deadline = time.monotonic() + 60 * SLOW
+        while node.node.calls("dcgmGetAllDevices") < before + 2 and time.monotonic() < deadline:
             source.sample(20 * SLOW)
-        assert not [f for k, f in source.kept if k == 3]
+        assert node.node.calls("dcgmGetAllDevices") >= before + 2
+        assert not [f for k, f in source.kept if k == ENTITIES]
 
 
 # --- health ---
@@ -196,8 +211,7 @@ def told(source, count, seconds=20):
 def armed(source):
     """XIDs from now on are told."""
     source.watch([TEMPERATURE], QUICK)
-    assert source.state("ready", 20 * SLOW, ) is not None
-    source.next(2, 20 * SLOW, lambda state: state.xid_events_armed == 1)
+    source.next(STATE, 20 * SLOW, lambda state: state.xid_events_armed == 1)
 
 
 @pytest.mark.parametrize("major", [4, 3])
@@ -216,8 +230,11 @@ def test_xids_of_an_instance_are_of_its_gpu_with_the_instances_number():
     with source_on("dcgm-mig") as (node, source):
         gpu_instances = [e.gpu_instance_id for e in of_kind(listed(source), GPU_I)]
         armed(source)
-        node.command(f"xid gpu=0/gi{gpu_instances[1]}/ci1 code=43")
-        assert told(source, 1) == [(0, 43, gpu_instances[1], 1)]
+        node.command(f"xid gpu=0 gi={gpu_instances[1]} ci=1 code=43")
+        node.command(f"xid gpu=0 gi={gpu_instances[0]} code=31")
+        assert sorted(told(source, 2)) == [(0, 31, gpu_instances[0], 1), (0, 43, gpu_instances[1], 1)]
+        node.command("xid gpu=0 code=13")
+        assert told(source, 1) == [(0, 13, NONE32, 1)]
 
 
 def test_xids_from_before_the_watch_are_not_told():
@@ -236,8 +253,8 @@ def test_xids_go_on_behind_an_engine_that_was_started_again():
         node.command("xid gpu=0 code=48")
         assert told(source, 1) == [(0, 48, NONE32, 1)]
         node.restart_engine()
-        source.next(2, 20 * SLOW, lambda state: state.xid_events_armed == 0)
-        source.next(2, 30 * SLOW, lambda state: state.xid_events_armed == 1)
+        source.next(STATE, 20 * SLOW, lambda state: state.xid_events_armed == 0)
+        source.next(STATE, 30 * SLOW, lambda state: state.xid_events_armed == 1)
         node.command("xid gpu=1 code=79")
         assert told(source, 1) == [(1, 79, NONE32, 1)]
 
