@@ -112,7 +112,7 @@ struct fake_dcgm {
     dcgmReturn_t fail_result;
     // Values of what has none in values[]; false: no data.
     bool (*generate)(int group, unsigned id, unsigned short field, struct fake_dcgm_value *out);
-    long long now_us; // the engine's clock, for dcgmGetValuesSince_v2
+    long long now_us;   // the engine's clock, for dcgmGetValuesSince_v2
     long long since_us; // that it was last asked for
 };
 
