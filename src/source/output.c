@@ -50,21 +50,28 @@ static bool is_superseded(const struct output *o, unsigned at)
     return false;
 }
 
-// The frame to give up: the oldest sample; else an old state; else the oldest event. UINT_MAX:
-// none.
+// Frames that tell the whole: the last of its type makes those before it worthless.
+static bool is_whole(enum frame_type type)
+{
+    return type == FRAME_STATE || type == FRAME_ENTITIES || type == FRAME_HEALTH ||
+           type == FRAME_PEERS;
+}
+
+// The frame to give up: the oldest sample; else one that a later one replaces; else the oldest
+// event. UINT_MAX: none.
 static unsigned find_victim(const struct output *o)
 {
-    unsigned first = o->sent ? 1 : 0, state = ~0u, event = ~0u;
+    unsigned first = o->sent ? 1 : 0, whole = ~0u, event = ~0u;
     for (unsigned i = first; i < o->count; i++) {
         enum frame_type type = o->queue[i].type;
         if (type == FRAME_SAMPLE)
             return i;
-        if (state == ~0u && (type == FRAME_STATE || type == FRAME_ENTITIES) && is_superseded(o, i))
-            state = i;
+        if (whole == ~0u && is_whole(type) && is_superseded(o, i))
+            whole = i;
         if (event == ~0u && type == FRAME_EVENTS)
             event = i;
     }
-    return state != ~0u ? state : event;
+    return whole != ~0u ? whole : event;
 }
 
 static void make_room(struct output *o, size_t len)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames on their way to the exporter. Never blocks: what the socket does not take at once waits in
-// a bounded queue, from which the oldest samples are dropped first; the last state and entity list
-// are never dropped. Two threads may send; each frame goes out whole.
+// a bounded queue, from which the oldest samples are dropped first; the last of each frame that
+// tells the whole (state, entities, health, peers) is never dropped. Two threads may send; each
+// frame goes out whole.
 #pragma once
 
 #include <pthread.h>

@@ -144,6 +144,27 @@ static void without_samples_old_states_go_first_and_then_events(void **state)
     assert_int_equal(seen[n - 1].number, 179);
 }
 
+static void the_last_tables_and_answers_stay(void **state)
+{
+    static struct seen seen[OUTPUT_FRAMES_MAX + 8];
+    uint32_t health = 0, peers = 0, answers = 0;
+    (void)send_number(FRAME_CONTROL_DONE, 1, 4000);
+    for (uint32_t i = 0; i < 200; i++)
+        (void)send_number(i % 2 ? FRAME_HEALTH : FRAME_PEERS, i, 4000);
+    for (uint32_t i = 0; i < 80; i++)
+        (void)send_number(FRAME_EVENTS, 1000 + i, 4000);
+    size_t n = drain(seen, OUTPUT_FRAMES_MAX + 8);
+    for (size_t i = 0; i < n; i++) {
+        answers += seen[i].type == FRAME_CONTROL_DONE;
+        health = seen[i].type == FRAME_HEALTH ? seen[i].number : health;
+        peers = seen[i].type == FRAME_PEERS ? seen[i].number : peers;
+    }
+    assert_int_equal(health, 199);
+    assert_int_equal(peers, 198);
+    assert_int_equal(answers, 1);
+    assert_int_equal(seen[n - 1].number, 1079);
+}
+
 static void a_gone_peer_is_told_once_and_for_all(void **state)
 {
     (void)close(fds[1]);
@@ -171,6 +192,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bytes_are_bounded_too, setup, teardown),
         cmocka_unit_test_setup_teardown(without_samples_old_states_go_first_and_then_events, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(the_last_tables_and_answers_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_gone_peer_is_told_once_and_for_all, setup, teardown),
         cmocka_unit_test_setup_teardown(a_failed_buffer_is_dropped, setup, teardown),
     };
