@@ -30,11 +30,13 @@ static uint32_t known_symbol(struct call *c, const char *name, _Atomic uint32_t 
     return at;
 }
 
-static void count_and_meet_faults(struct call *c)
+static void count_and_meet_faults(struct call *c, uint32_t gpu)
 {
     sim_count_begin(c->node, c->symbol);
-    struct double_call at = {
-        .node = c->node, .symbol = c->symbol, .gpu = SIM_NONE, .t = sim_now(c->node)};
+    struct double_call at = {.node = c->node,
+                             .symbol = c->symbol,
+                             .gpu = gpu < c->node->gpu_count ? c->node->dcgm.order[gpu] : SIM_NONE,
+                             .t = sim_now(c->node)};
     double_meet_faults(&at); // without the lock: others go on while one call hangs
     c->code = at.code;
     c->dropped = at.dropped;
@@ -51,7 +53,8 @@ static dcgmReturn_t find_connection(struct call *c, dcgmHandle_t handle, bool re
     return c->dropped && !reads ? ST_CONNECTION_NOT_VALID : c->at->refusal;
 }
 
-struct call call_begin(const char *name, _Atomic uint32_t *symbol, const dcgmHandle_t *handle)
+struct call call_begin(const char *name, _Atomic uint32_t *symbol, const dcgmHandle_t *handle,
+                       uint32_t gpu)
 {
     struct call c = {.symbol = SIM_NONE, .entered_ns = double_mono_ns()};
     (void)pthread_mutex_lock(&lock);
@@ -62,7 +65,7 @@ struct call call_begin(const char *name, _Atomic uint32_t *symbol, const dcgmHan
         return c;
     }
     c.symbol = known_symbol(&c, name, symbol);
-    count_and_meet_faults(&c);
+    count_and_meet_faults(&c, gpu);
     (void)pthread_mutex_lock(&lock);
     c.locked = true;
     c.t = sim_now(c.node);
@@ -93,7 +96,7 @@ API(dcgmInit, void)
         struct call c = {.node = mapped,
                          .symbol = sim_symbol_find(mapped, __func__),
                          .entered_ns = double_mono_ns()};
-        count_and_meet_faults(&c);
+        count_and_meet_faults(&c, SIM_NONE);
         code = c.code;
         inits += code == ST_OK;
         call_end(&c);

@@ -79,7 +79,7 @@ static void fill_memory(const struct call *c, uint32_t gpu, dcgmDeviceMemoryUsag
 
 API(dcgmGetDeviceAttributes, dcgmHandle_t handle, unsigned int id, dcgmDeviceAttributes_v3 *out)
 {
-    CALL_AT(handle);
+    CALL_GPU(handle, id);
     struct target at;
     NEED(out);
     if (out->version != WORD(dcgmDeviceAttributes_v3, 3))
@@ -108,7 +108,7 @@ API(dcgmGetDeviceAttributes, dcgmHandle_t handle, unsigned int id, dcgmDeviceAtt
 #if DCGM_MAJOR == 4
 API(dcgmGetGpuStatus, dcgmHandle_t handle, unsigned int id, int *out)
 {
-    CALL_AT(handle);
+    CALL_GPU(handle, id);
     struct target at;
     NEED(out && target_find(c.node, SIM_ENTITY_GPU, id, c.t, &at) == 0);
     int code = sim_gpu_return(c.node, at.gpu, SIM_ALWAYS, c.t);

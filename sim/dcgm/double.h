@@ -87,17 +87,21 @@ struct call {
     bool locked;
 };
 
-struct call call_begin(const char *name, _Atomic uint32_t *symbol, const dcgmHandle_t *handle);
+// handle: NULL for a call without one. gpu: DCGM's id, SIM_NONE for a call about none.
+struct call call_begin(const char *name, _Atomic uint32_t *symbol, const dcgmHandle_t *handle,
+                       uint32_t gpu);
 void call_end(struct call *c);
 uint64_t double_mono_ns(void);
 
-#define CALL_(handle)                                                                              \
+#define CALL_(handle, gpu)                                                                         \
     static _Atomic uint32_t symbol_ = SIM_NONE;                                                    \
-    struct call c __attribute__((cleanup(call_end))) = call_begin(__func__, &symbol_, handle);     \
+    struct call c __attribute__((cleanup(call_end))) =                                             \
+        call_begin(__func__, &symbol_, handle, gpu);                                               \
     if (c.code != ST_OK)                                                                           \
     return c.code
-#define CALL() CALL_(NULL)
-#define CALL_AT(handle) CALL_(&(handle))
+#define CALL() CALL_(NULL, SIM_NONE)
+#define CALL_AT(handle) CALL_(&(handle), SIM_NONE)
+#define CALL_GPU(handle, gpu) CALL_(&(handle), gpu)
 
 #define NEED(condition)                                                                            \
     do {                                                                                           \

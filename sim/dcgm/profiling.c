@@ -62,7 +62,7 @@ bool profiling_measures(const struct sim_gpu *g, uint16_t field)
 
 API(dcgmProfGetSupportedMetricGroups, dcgmHandle_t handle, dcgmProfGetMetricGroups_v3 *out)
 {
-    CALL_AT(handle);
+    CALL_GPU(handle, out ? out->gpuId : SIM_NONE);
     struct target at;
     NEED(out);
     if (out->version != WORD(dcgmProfGetMetricGroups_v3, 3))

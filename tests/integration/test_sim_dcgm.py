@@ -652,6 +652,14 @@ def test_calls_are_counted_and_meet_faults():
         assert ask.process.wait(20) == -11
 
 
+def test_a_fault_can_be_of_one_gpu_told_by_nvmls_index():
+    with On("dcgm-mixed") as (node, ask):
+        for symbol, expression in (("dcgmGetDeviceAttributes", "attributes({})[0]"), ("dcgmGetGpuStatus", "status({})[0]"),
+                                   ("dcgmProfGetSupportedMetricGroups", "metric_groups({})[0]")):
+            node.fault(symbol, "return=-18", gpu=0)
+            assert [ask(expression.format(i)) for i in (0, 1)] == [0, -18], symbol
+
+
 def test_a_call_that_hangs_holds_up_no_other():
     with On("post-dcgm") as (node, ask):
         ask("[globals().update(threading=__import__('threading')), None][1]")
