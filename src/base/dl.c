@@ -6,6 +6,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/sv.h"
 
@@ -35,6 +36,10 @@ static int open_with(int flags, const char *soname, const char *const *dirs, voi
     int r = try_open(soname, flags, out_handle, err);
     if (r != -ENOENT)
         return r;
+    if (strchr(soname, '/') && access(soname, F_OK) == 0) // the loader passes such a one over
+        return error_set(
+            err, -ELIBBAD,
+            "cannot load '%s': it is made for another architecture, or misses a library", soname);
     if (strchr(soname, '/'))
         return error_set(err, -ENOENT, "'%s' does not exist", soname);
     char tried[384] = "";

@@ -24,6 +24,8 @@ TEMPERATURE, POWER, GR_ACTIVE = 150, 155, 1001
 FIELDS = [TEMPERATURE, POWER, GR_ACTIVE]
 QUICK = (S // 10, S // 10, S // 10, S)
 
+pytestmark = pytest.mark.faults
+
 
 @contextlib.contextmanager
 def node_of_the_post():
@@ -139,6 +141,16 @@ def test_a_library_that_is_none_is_said(library, text):
     with node_of_the_post() as node, start(node, library=library) as source:
         state = source.next(STATE, 10 * SLOW)
         assert state.code in ("no_library", "failed") and text in state.text
+
+
+def test_a_library_of_another_architecture_is_said(tmp_path):
+    raw = bytearray(pathlib.Path(LIBRARIES[4]).read_bytes())
+    machine = int.from_bytes(raw[18:20], "little")
+    raw[18:20] = (183 if machine == 62 else 62).to_bytes(2, "little")  # EM_AARCH64, EM_X86_64
+    (tmp_path / "libdcgm.so.4").write_bytes(raw)
+    with node_of_the_post() as node, start(node, library=str(tmp_path / "libdcgm.so.4")) as source:
+        state = source.state("failed", 10 * SLOW)
+        assert state.text.startswith(f"cannot load '{tmp_path}/libdcgm.so.4'") and "architecture" in state.text
 
 
 # --- finding an engine ---
@@ -285,7 +297,6 @@ def test_an_engine_that_fails_again_and_again_is_opened_anew():
         sample_with(source, POWER)
 
 
-@pytest.mark.faults
 def test_a_hundred_engines_come_and_go_and_nothing_leaks(tmp_path):
     """Descriptors, groups and memory are after a hundred engines what they were after ten."""
     path = str(tmp_path / "he")
