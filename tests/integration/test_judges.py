@@ -211,3 +211,39 @@ scrape_configs:
         want = 0 if rising else 20
         off = (phase - want) % 40
         assert off <= 2 or off >= 39.5, (at, phase, rising)
+
+
+# --- Groups that DCGM alone has ---
+
+ALL_GROUPS = """\
+DCGM_FI_DEV_GPU_TEMP, gauge, t
+DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, s
+DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS, gauge, l
+DCGM_FI_DEV_NVLINK_GET_STATE, gauge, n
+DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, u
+DCGM_FI_DEV_CPU_TEMP_CURRENT, gauge, c
+DCGM_FI_DRIVER_VERSION, label, d
+"""
+
+
+@pytest.mark.parametrize("scenario, families", [
+    ("dcgm-fabric", {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
+                     "DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS", "DCGM_FI_DEV_NVLINK_GET_STATE"}),
+    ("dcgm-grace", {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_UTIL_TOTAL", "DCGM_FI_DEV_CPU_TEMP_CURRENT"}),
+])
+def test_promtool_and_prometheus_client_accept_switches_links_cpus_and_cores(scenario, families, tmp_path):
+    from prometheus_client.parser import text_string_to_metric_families
+    counters = tmp_path / "counters.csv"
+    counters.write_text(ALL_GROUPS)
+    with exporter_on(scenario, counters=str(counters)) as (node, exporter):
+        page = exporter.page_when(lambda p: all(p.samples(f) for f in families), 60, "all groups")
+    done = subprocess.run(["promtool", "check", "metrics"], input=page.text, text=True, capture_output=True)
+    assert "error while linting" not in done.stderr
+    assert [l for l in done.stderr.splitlines() if not allowed_lint(l)] == []
+    series = [(s.name, tuple(sorted(s.labels.items()))) for f in text_string_to_metric_families(page.text)
+              for s in f.samples]
+    assert len(series) == len(set(series))
+    headers = [l for l in page.text.splitlines() if l.startswith("# TYPE")]
+    assert len(headers) == len(set(headers))
+    for family in families:
+        assert all("DCGM_FI_DRIVER_VERSION" in labels for labels, _ in page.samples(family))
