@@ -18,7 +18,9 @@ uint32_t gpu_id_of(const struct sim_node *n, uint32_t gpu)
 unsigned int link_id(const struct sim_node *n, const struct sim_link *l)
 {
     uint32_t owner = l->owner == SIM_ENTITY_GPU ? gpu_id_of(n, l->id) : l->id;
-    return l->owner | l->index << 8 | owner << 24;
+    // type, index, owner: 8, 16 and 8 bits since DCGM 4, before 8, 8 and 16.
+    return DCGM_MAJOR == 4 ? l->owner | l->index << 8 | owner << 24
+                           : l->owner | (l->index & 0xff) << 8 | owner << 16;
 }
 
 // Whether an instance is the first of its GPU instance.

@@ -58,6 +58,16 @@ def test_links_that_are_up_are_listed_below_their_gpu_or_switch(major):
             (SWITCH, 2, 0, NONE32), (SWITCH, 2, 1, NONE32), (SWITCH, 2, 17, NONE32), (SWITCH, 3, 0, NONE32)]
 
 
+@pytest.mark.parametrize("major", [4, 3])
+def test_links_have_values_by_the_ids_that_each_major_gives_them(major):
+    with source_on("dcgm-fabric", major=major) as (_, source):
+        entities = listed(source)
+        source.watch([780], QUICK)
+        links = [i for i, e in enumerate(entities) if e.kind == LINK and entities[e.parent].kind == SWITCH]
+        sample = source.sample(20 * SLOW, lambda s: all(s.has(780, i) and s.get(780, i) != "no_data" for i in links))
+        assert [sample.get(780, i) for i in links] == [1000, 1001, 1017, 3000]
+
+
 def test_a_link_that_goes_down_is_listed_no_more_and_then_again():
     with source_on("dcgm-fabric") as (node, source):
         assert len(of_kind(listed(source), LINK)) == 9
