@@ -199,12 +199,10 @@ static void add_pairs(struct builder *b, const struct watch_pair *like, const ui
 
 // --- a kind ---
 
-static const struct watch_field *sort_fields; // qsort has no argument for it
-
-static int compare_rows(const void *a, const void *b)
+static int compare_rows(const void *a, const void *b, void *fields)
 {
-    const struct watch_field *x = &sort_fields[*(const uint16_t *)a];
-    const struct watch_field *y = &sort_fields[*(const uint16_t *)b];
+    const struct watch_field *x = (const struct watch_field *)fields + *(const uint16_t *)a;
+    const struct watch_field *y = (const struct watch_field *)fields + *(const uint16_t *)b;
     int key[][2] = {
         {x->cost, y->cost},
         {!is_readable(x), !is_readable(y)},
@@ -231,8 +229,8 @@ static void add_rows(struct builder *b, unsigned kind)
     }
     if (p->rows.error || !k->count)
         return;
-    sort_fields = b->in->fields;
-    qsort(p->rows.data + k->first * sizeof(uint16_t), k->count, sizeof(uint16_t), compare_rows);
+    qsort_r(p->rows.data + k->first * sizeof(uint16_t), k->count, sizeof(uint16_t), compare_rows,
+            (void *)(uintptr_t)b->in->fields);
 }
 
 // Gives the entities of the kind their cells and finds those that are asked.
