@@ -55,6 +55,7 @@ static void fill_source(const struct app_source *s, struct render_self_source *o
         out->sample_last_wall_ns = clock_wall_ns() - (clock_mono_ns() - sampled_ns);
     out->sample_duration_s = (double)inv->last_duration_ns / (double)NS_PER_S;
     out->released = s->app->released;
+    out->inventory = app_source_is_wanted(s) ? inv : NULL;
     if (!s->process)
         return;
     struct source_process_stats stats;

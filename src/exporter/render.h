@@ -39,6 +39,8 @@ struct render_self {
         double sample_duration_s;
         uint64_t starts, crashes, hangs, protocol_errors; // of its helper
         bool running, released;
+        // In use, though it adds nothing to the view (DCGM without its library); NULL: as the view
+        const struct inventory *inventory;
     } sources[DEVICE_SOURCE_COUNT]; // shown where the view has the source
     bool attribution_on;            // -k
     bool attribution_up;            // the kubelet answered last time

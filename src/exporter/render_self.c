@@ -146,10 +146,15 @@ void render_self_build(struct render_layout *l)
         build_header(l, others[i]);
 }
 
+static const struct inventory *source_of(const struct render_input *in, size_t source)
+{
+    const struct inventory *own = in->self->sources[source].inventory;
+    return own ? own : in->view->sources[source];
+}
+
 static bool has_source(const struct render_input *in, enum device_source source, bool sampled)
 {
-    return in->view->sources[source] &&
-           (!sampled || in->self->sources[source].sample_last_wall_ns > 0);
+    return source_of(in, source) && (!sampled || in->self->sources[source].sample_last_wall_ns > 0);
 }
 
 static bool is_shown(const struct render_input *in, enum self_when when)
@@ -254,7 +259,7 @@ static size_t add_sources(const struct render_layout *l, const struct render_inp
         enum render_family_id family = state ? RENDER_SOURCE_STATE_INFO : RENDER_SOURCE_UP;
         render_add_span(l, l->self_headers[family], out);
         for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++) {
-            const struct inventory *inv = in->view->sources[i];
+            const struct inventory *inv = source_of(in, i);
             bool released = in->self->sources[i].released;
             if (!inv)
                 continue;

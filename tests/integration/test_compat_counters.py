@@ -147,12 +147,11 @@ def test_text_fields_and_placeholders_make_no_family(node, file):
     file.write_text(UTIL_ROW + "DCGM_FI_DEV_NAME,gauge,text\nDCGM_FI_UNKNOWN,gauge,nothing\n"
                     "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT,gauge,of a switch\nDCGM_FI_DEV_CPU_TEMP_CURRENT,gauge,of a CPU\n")
     with exporter_at(node, counters=file) as exporter:
-        page = devices(exporter)
+        page = exporter.page_when(lambda p: p.samples(UTIL) and 'reason="needs_dcgm"' in p.text, what="DCGM is not there")
     assert page.device_families() == [UTIL]
     missing = {l["field"]: l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")}
     assert missing["DCGM_FI_DEV_NAME"] == "not_numeric"
-    assert missing["DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"] == missing["DCGM_FI_DEV_CPU_TEMP_CURRENT"] == \
-        "not_connected"
+    assert missing["DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT"] == missing["DCGM_FI_DEV_CPU_TEMP_CURRENT"] == "needs_dcgm"
 
 
 def test_a_file_without_rows_is_a_page_without_device_families(node, file):

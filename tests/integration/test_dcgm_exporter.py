@@ -121,7 +121,7 @@ def test_without_the_library_the_reason_is_told_and_nothing_else_suffers():
         assert page.value(UP, source="dcgm") == 0 and page.value(UP, source="nvml") == 1
         reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
                    if l["field"].startswith("DCGM_FI_PROF")}
-        assert reasons == {"not_connected"}
+        assert reasons == {"needs_gpm"}
         assert exporter.log.count('msg="no dcgm host engine for now"') == 1
         status, _, text = exporter.get("/readyz")
         assert status == 200 and "[+] source dcgm: " in text
