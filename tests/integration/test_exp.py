@@ -186,3 +186,39 @@ def test_slow_answers_about_peers_hold_up_no_sample(counters):
             assert not page.samples(PEERS)
             assert reasons(page, PEERS) == {(str(gpu), "no_data") for gpu in range(8)}
             exporter.page_when(lambda p: len(p.samples(PEERS)) == 56, 30, "peers at last")
+
+
+def verdicts(page, gpu=0):
+    """[(system, code, value)] in the order of the page."""
+    return [(l["health_watch"], l["health_error_code"], int(v)) for l, v in page.samples(HEALTH) if l["gpu"] == str(gpu)]
+
+
+SYSTEMS = ["PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"]
+WELL = [(system, "DCGM_FR_OK", 0) for system in SYSTEMS]
+
+
+def ill(system, code, value):
+    return [(system, code, value) if row[0] == system else row for row in WELL]
+
+
+def test_health_is_dcgms_verdict(counters):
+    with exporter_on("post-dcgm", kubernetes=False, counters=counters) as (node, exporter):
+        exporter.page_when(lambda p: verdicts(p) == WELL, 40, "all is well")
+        node.command("dcgm health gpu=0 system=THERMAL code=40")
+        exporter.page_when(lambda p: verdicts(p) == ill("THERMAL", "DCGM_FR_THERMAL_VIOLATIONS", 20), 40, "too hot")
+        node.command("dcgm health clear")
+        node.command("dcgm health gpu=0 system=PCIE result=10 code=424242")
+        exporter.page_when(lambda p: verdicts(p) == ill("PCIE", "DCGM_FR_UNKNOWN(424242)", 10), 40, "a warning")
+
+
+def test_health_ends_with_the_engine_and_comes_back_with_it(counters):
+    with run_node.SimNode("post-dcgm") as node:
+        engine = node.start_engine()
+        with exporter_at(node, "-r", engine.address, kubernetes=False, counters=counters) as exporter:
+            exporter.page_when(lambda p: verdicts(p) == WELL, 40, "all is well")
+            engine.kill()
+            page = exporter.page_when(lambda p: not p.samples(HEALTH), 40, "nobody knows")
+            assert reasons(page, HEALTH) == {("0", "not_connected")}
+            assert page.samples(XIDS)  # NVML's
+            node.start_engine(listen=engine.address)
+            exporter.page_when(lambda p: verdicts(p) == WELL, 60, "all is well again")
