@@ -285,6 +285,19 @@ static void add_profiling(struct builder *b, const struct watch_pair *like, cons
     }
 }
 
+// XIDs are watched by dcgm_health, on all that can have them: a second watch of ours would change
+// how long the engine keeps them, and end theirs with it.
+static void add_plain(struct builder *b, const struct watch_pair *like, const uint16_t *ids,
+                      uint32_t count)
+{
+    uint16_t plain[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] != FIELD_XID_ERRORS)
+            plain[kept++] = ids[i];
+    add_pairs(b, like, plain, kept, false);
+}
+
 // Up to 128 fields of a class: one read, and the watches behind it.
 static void add_chunk(struct builder *b, struct watch_pair *like, uint32_t to,
                       struct watch_member *scratch)
@@ -295,7 +308,7 @@ static void add_chunk(struct builder *b, struct watch_pair *like, uint32_t to,
     while (plain < count && !dcgm_field_is_profiling(ids[plain]))
         plain++;
     add_pairs(b, like, ids, count, true);
-    add_pairs(b, like, ids, plain, false);
+    add_plain(b, like, ids, plain);
     like->profiling = true;
     if (plain < count)
         add_profiling(b, like, ids + plain, count - plain, scratch);

@@ -134,7 +134,12 @@ static void test_no_xid_is_0_and_the_last_one_stays_true(void **state)
 {
     walk();
     APPLY(230);
+    // Who looks for XIDs watches them, not we.
+    assert_false(fake_dcgm_is_watched(DCGM_FE_GPU, 0, 230));
     read_now();
+    assert_int_equal(status_of(0, 230), FRAME_NO_DATA);
+    fake_dcgm.needs_watch = false;
+    read_later();
     assert_int_equal(i64_of(0, 230), 0);
     assert_true(find(0, 230)->taken_ns >= frame.as.sample.head->started_ns);
     fake_dcgm_add_sample(DCGM_FE_GPU, 0, 230, fake_dcgm.now_us - 3600000000, 79);
@@ -384,8 +389,10 @@ static void test_all_fields_of_the_catalogue_can_be_watched_at_once(void **state
             }
             known++;
             if (ids[k] == 55)
-                continue; // the fake's GPUs have a value of it
-            if (f->type == FIELD_BINARY || (ids[k] >= 1001 && ids[k] < 1100))
+                continue;                   // the fake's GPUs have a value of it
+            if (ids[k] == FIELD_XID_ERRORS) // watched by somebody else, or not
+                assert_int_equal(status_of(i, ids[k]), FRAME_NO_DATA);
+            else if (f->type == FIELD_BINARY || (ids[k] >= 1001 && ids[k] < 1100))
                 assert_int_equal(status_of(i, ids[k]), FRAME_NOT_SUPPORTED);
             else
                 assert_int_equal(i64_of(i, ids[k]), 1000000 * group + ids[k]);
