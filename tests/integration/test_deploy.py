@@ -85,11 +85,7 @@ def test_the_image_is_smaller_than_30_mib(image):
     assert sum(p.lstat().st_size for p in image.rglob("*")) < 30 << 20
 
 
-@pytest.mark.smoke
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
-def test_the_image_runs_with_nothing_around_it(image):
-    """The driver is found where the container runtime puts it, the counters where the image has them."""
-    import run_node
+def make_null(image):
     null = image / "dev" / "null"
     null.parent.mkdir()
     try:
@@ -97,6 +93,14 @@ def test_the_image_runs_with_nothing_around_it(image):
         null.write_text("")
     except OSError:
         pytest.skip("no device files here")
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+def test_the_image_runs_with_nothing_around_it(image):
+    """The driver is found where the container runtime puts it, the counters where the image has them."""
+    import run_node
+    make_null(image)
     library_folder = next(image.rglob("libc.so.6")).parent
     with run_node.SimNode("post", directory=image / "node") as node:
         shutil.copy(node.nvml_library, library_folder)
@@ -194,6 +198,79 @@ def test_script_image_does_not_write_into_a_folder_that_holds_something(tmp_path
     done = subprocess.run([ROOT / "script" / "image", tmp_path, BUILD], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"script/image: '{tmp_path}' is not empty\n")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+# --- DCGM's library ---
+
+DCGM = BUILD / "sim" / "dcgm4"
+
+
+def run_patch(way, image):
+    """Puts DCGM's library where the patch for the DaemonSet has it in the pod; the variables it sets."""
+    patch = yaml.safe_load((ROOT / "deploy" / "dcgm" / f"{way}.yaml").read_text())["spec"]["template"]["spec"]
+    [container] = patch["containers"]
+    [mount] = container["volumeMounts"]
+    folder = image / mount["mountPath"].lstrip("/")
+    folder.mkdir(parents=True)
+    assert [v["name"] for v in patch["volumes"]] == [mount["name"]]
+    if way == "host-path":
+        assert patch["volumes"][0]["hostPath"]["type"] == "Directory"
+        shutil.copy(DCGM / "libdcgm.so.4", folder)
+    else:
+        [init] = patch["initContainers"]
+        [target] = init["volumeMounts"]
+        theirs = image / "theirs" / "x86_64-linux-gnu"
+        theirs.mkdir(parents=True)
+        shutil.copy(DCGM / "libdcgm.so.4", theirs)
+        (theirs / "libnvperf_dcgm_host.so").write_text("")
+        command = init["args"][0].replace("/usr/lib/", f"{image}/theirs/").replace(f" {target['mountPath']}/", f" {folder}/")
+        subprocess.run([*init["command"], command], check=True)
+    return {e["name"]: e["value"] for e in container["env"]}
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs chroot")
+@pytest.mark.parametrize("way", ["image", "host-path", "init-container"])
+def test_dcgm_is_found_where_each_way_puts_it(way):
+    import run_node
+    with tempfile.TemporaryDirectory(prefix="podgpu-") as folder:
+        image = pathlib.Path(folder) / "image"
+        subprocess.run([ROOT / "script" / "image", *(["--with-dcgm", DCGM] if way == "image" else []), image, BUILD],
+                       check=True, stdout=subprocess.DEVNULL)
+        make_null(image)
+        env = {} if way == "image" else run_patch(way, image)
+        with run_node.SimNode("post-dcgm", directory=image / "node") as node:
+            shutil.copy(node.nvml_library, next(image.rglob("libc.so.6")).parent)
+
+            def enter():
+                os.chroot(image)
+                os.chdir("/")
+            exporter = Exporter(["-a", "127.0.0.1:0"], {"SIM_NODE": "/node/node", **env},
+                                executable="/usr/bin/podgpu-exporter", preexec_fn=enter)
+            try:
+                page = exporter.page_when(lambda p: p.samples("DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
+                assert [v for _, v in page.samples("DCGM_FI_PROF_GR_ENGINE_ACTIVE")] == ["0.808369"]
+            finally:
+                exporter.stop()
+
+
+def test_script_image_says_when_there_is_no_dcgm_in_the_folder(tmp_path):
+    done = subprocess.run([ROOT / "script" / "image", "--with-dcgm", tmp_path, tmp_path / "image", BUILD],
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1, f"script/image: '{tmp_path}': no libdcgm.so.4 or libdcgm.so.3 in it\n")
+    assert not (tmp_path / "image").exists()
+
+
+@pytest.mark.parametrize("way", ["host-path", "init-container"])
+def test_the_patches_for_dcgm_fit_the_manifest(pod, way):
+    patch = yaml.safe_load((ROOT / "deploy" / "dcgm" / f"{way}.yaml").read_text())["spec"]["template"]["spec"]
+    assert [c["name"] for c in patch["containers"]] == [c["name"] for c in pod["containers"]]
+    [container] = patch["containers"]
+    [mount] = container["volumeMounts"]
+    assert mount["readOnly"] is True
+    assert {e["name"]: e["value"] for e in container["env"]} == {"LD_LIBRARY_PATH": mount["mountPath"]}
+    assert container["securityContext"] == {"capabilities": {"add": ["SYS_ADMIN"]}}
 
 
 # --- The manifests ---
