@@ -64,6 +64,8 @@ static int parse_tcp(struct sv text, struct dcgm_address *a, const char **why)
         return refuse(why, "not HOST or HOST:PORT");
     if (host.len == 0)
         return refuse(why, "no host");
+    if (sv_equals_nocase(host, SV("localhost")))
+        host = SV("127.0.0.1"); // an image without /etc/hosts has no such name
     if (host.len >= sizeof(a->host) || has_odd_bytes(host) || sv_find_char(host, '/') != (size_t)-1)
         return refuse(why, "not the name of a host");
     if (port.len && num_parse_u64(port, 1, UINT16_MAX, &number) < 0)

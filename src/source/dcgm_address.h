@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a host engine listens, as people write it: HOST, HOST:PORT, [IPV6]:PORT, tcp://HOST[:PORT],
-// unix:///PATH, /PATH, vsock://CID[:PORT]. Without a port it is 5555, an empty text is localhost.
+// unix:///PATH, /PATH, vsock://CID[:PORT]. Without a port it is 5555, an empty text is localhost,
+// and localhost 127.0.0.1, where host engines listen.
 // The forms with :// are those of DCGM 4.5 (DCGM_TCP_SOCKET_PREFIX and its like in dcgm_structs.h).
 #pragma once
 
@@ -24,9 +25,9 @@ struct dcgm_address {
     uint16_t port;  // TCP
     char path[108]; // UNIX
     uint32_t cid, vsock_port;
-    // "localhost:5555", "[::1]:5555", "/run/dcgm.sock", "2:5555"
+    // "127.0.0.1:5555", "[::1]:5555", "/run/dcgm.sock", "2:5555"
     char plain[264];
-    // "tcp://localhost:5555", "unix:///run/dcgm.sock", "vsock://2:5555"
+    // "tcp://127.0.0.1:5555", "unix:///run/dcgm.sock", "vsock://2:5555"
     char uri[272];
 };
 

@@ -16,9 +16,9 @@ struct good {
 };
 
 static const struct good good[] = {
-    {"", DCGM_ADDRESS_TCP, false, "localhost:5555", "tcp://localhost:5555"},
+    {"", DCGM_ADDRESS_TCP, false, "127.0.0.1:5555", "tcp://127.0.0.1:5555"},
     {" gpu-1 ", DCGM_ADDRESS_TCP, false, "gpu-1:5555", "tcp://gpu-1:5555"},
-    {"localhost:5555", DCGM_ADDRESS_TCP, false, "localhost:5555", "tcp://localhost:5555"},
+    {"localhost:5555", DCGM_ADDRESS_TCP, false, "127.0.0.1:5555", "tcp://127.0.0.1:5555"},
     {"example.com:65535", DCGM_ADDRESS_TCP, false, "example.com:65535", "tcp://example.com:65535"},
     {"127.0.0.1:1", DCGM_ADDRESS_TCP, false, "127.0.0.1:1", "tcp://127.0.0.1:1"},
     {"[::1]:5556", DCGM_ADDRESS_TCP, false, "[::1]:5556", "tcp://[::1]:5556"},
