@@ -858,6 +858,20 @@ def test_symbols_newer_than_the_scenarios_driver_answer_13():
             assert reader.ask(f"raw({name!r}, h[0], None, None, None)") == 13, name
 
 
+def test_gpus_with_links_reach_each_other():
+    def status(reader, a, b, caps=2):
+        return reader.ask(f"[raw('nvmlDeviceGetP2PStatus', h[{a}], h[{b}], {caps}, c.byref(keep.setdefault('s', c.c_int()))), "
+                          f"keep['s'].value]")
+
+    with On("h100x8") as (node, reader):
+        assert status(reader, 0, 7) == [0, 0]
+        node.command("dcgm peer gpu0 gpu7 3")
+        assert [status(reader, 0, 7), status(reader, 7, 0), status(reader, 0, 7, 0)] == [[0, 3], [0, 0], [0, 0]]
+        assert status(reader, 1, 1)[0] == 2 and status(reader, 0, 1, 99)[0] == 2
+    with On("demo") as (_, reader):
+        assert status(reader, 0, 1) == [0, 5]
+
+
 def test_the_oldest_generations_work_too():
     with On("post") as (_, reader):
         assert reader.ask("(lambda n: [raw('nvmlDeviceGetCount', c.byref(n)), n.value])(c.c_uint())") == [0, 1]
