@@ -1,4 +1,4 @@
-"""The A10G node of the AWS post, end to end: every non-profiling family of its page, byte for byte."""
+"""The A10G node of the AWS post, end to end: its page byte for byte, the profiling families where there is DCGM."""
 import subprocess
 
 import pytest
@@ -56,9 +56,30 @@ def test_profiling_families_are_absent_with_a_stated_reason(page):
     assert {n: missing.get(n) for n in prof} == {n: "needs_gpm" for n in prof}
 
 
-def test_with_dcgm_the_page_equals_the_posts_page_whole():
+# --- The same node with DCGM ---
+
+@pytest.fixture(scope="module")
+def whole_page():
     with exporter_on("post-dcgm", "--hostname-label=Hostname") as (_, exporter):
-        page = exporter.page_when(lambda p: p.samples(expected().order[-1]), what="profiling values")
+        yield exporter.page_when(lambda p: p.samples(expected().order[-1]), what="profiling values")
+
+
+def test_with_dcgm_the_page_equals_the_posts_page_whole(whole_page):
     want = {n: set(lines) for n, lines in expected().families.items()}
     assert len(want) == 23
-    assert {n: {without_new_labels(l) for l in page.families.get(n, [])} for n in page.device_families()} == want
+    have = {n: {without_new_labels(l) for l in whole_page.families.get(n, [])} for n in whole_page.device_families()}
+    assert have == want
+
+
+def test_only_the_profiling_families_come_from_dcgm(whole_page):
+    sources = {}
+    for labels, _ in whole_page.samples("podgpu_exporter_field_source_info"):
+        sources.setdefault(labels["source"], set()).add(labels["field"])
+    dcgm = sources.pop("dcgm")
+    assert dcgm == {n for n in expected().order if "_PROF_" in n}
+    assert not dcgm & set().union(*sources.values())
+
+
+def test_with_dcgm_no_profiling_family_is_told_as_missing(whole_page):
+    missing = {labels["field"] for labels, _ in whole_page.samples("podgpu_exporter_field_unavailable_info")}
+    assert not {n for n in missing if "_PROF_" in n}
