@@ -7,11 +7,8 @@
 #include "source/dcgm_source.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,7 +16,7 @@
 #include "source/dcgm_health.h"
 #include "source/dcgm_log.h"
 #include "source/dcgm_watch.h"
-#include "source/output.h"
+#include "source/exporter_socket.h"
 
 #define TURN_NS NS_PER_S // the exporter looks at the count of turns
 #define WALK_PERIOD_NS (10 * NS_PER_S)
@@ -40,60 +37,24 @@ struct source {
     struct dcgm_devices devices;
     struct dcgm_watch *watch;
     struct dcgm_health *health;
-    struct output output;
-    struct frame_reader reader;
-    struct frame_state state; // as sent last
-    struct frame_watch wish;  // as received last
-    struct buf frame, extra;
-    bool ready; // an engine is open
-    bool told;  // a state has been sent
+    struct exporter_socket exporter;
+    struct frame_watch wish; // as received last
+    struct buf extra;        // frames of health
+    bool ready;              // an engine is open
     bool paused;
     bool armed;        // XIDs are looked for
     unsigned attempts; // to open since a sample was read
     unsigned failures; // reads in a row that failed
     uint64_t open_ns, walk_ns, apply_ns, hold_ns;
-    uint32_t turns;
-    uint64_t dropped; // frames, as logged last
-    int end;          // exit status + 1 once the loop is to end
 };
 
 // --- telling ---
 
-static void check_output(struct source *s, int rc)
-{
-    if (rc == -ENOMEM)
-        log_error("out of memory", LOG_LIMIT("memory"));
-    else if (rc < 0)
-        s->end = 1; // the exporter is gone
-}
-
-static void end_without_memory(struct source *s)
-{
-    log_error("out of memory");
-    s->end = 2;
-}
-
-static void send_plain(struct source *s, enum frame_type type, const void *payload, size_t bytes)
-{
-    buf_reset(&s->frame);
-    size_t start = frame_begin(&s->frame, type);
-    buf_add(&s->frame, payload, bytes);
-    frame_end(&s->frame, start);
-    check_output(s, output_send(&s->output, type, &s->frame));
-}
-
-static void send_hello(struct source *s)
-{
-    struct frame_hello hello = {
-        .protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_DCGM, .pid = getpid()};
-    send_plain(s, FRAME_HELLO, &hello, sizeof(hello));
-}
-
 static void send_entities(struct source *s)
 {
-    buf_reset(&s->frame);
-    dcgm_devices_write(&s->devices, &s->frame);
-    check_output(s, output_send(&s->output, FRAME_ENTITIES, &s->frame));
+    buf_reset(&s->exporter.frame);
+    dcgm_devices_write(&s->devices, &s->exporter.frame);
+    exporter_socket_send(&s->exporter, FRAME_ENTITIES, &s->exporter.frame);
 }
 
 static void update_state(struct source *s, enum frame_state_code code, int32_t vendor_code,
@@ -111,11 +72,7 @@ static void update_state(struct source *s, enum frame_state_code code, int32_t v
     sv_copy(state.library_path, sizeof(state.library_path), sv_from(s->d.path));
     sv_copy(state.engine, sizeof(state.engine), sv_from(s->d.address));
     memcpy(state.driver_version, s->devices.driver_version, sizeof(state.driver_version));
-    if (s->told && memcmp(&state, &s->state, sizeof(state)) == 0)
-        return;
-    s->state = state;
-    s->told = true;
-    send_plain(s, FRAME_STATE, &state, sizeof(state));
+    exporter_socket_send_state(&s->exporter, &state);
 }
 
 static void refresh_state(struct source *s)
@@ -230,7 +187,7 @@ static void pause_again(struct source *s)
 
 static void open_engine(struct source *s)
 {
-    char text[sizeof(s->state.text)];
+    char text[sizeof(s->exporter.state.text)];
     int32_t vendor_code;
     s->open_ns = NEVER;
     if (!open_library(s))
@@ -295,7 +252,7 @@ static void read_samples(struct source *s, uint64_t now_ns)
     const struct buf *frame = NULL;
     dcgmReturn_t result = dcgm_watch_read(s->watch, now_ns, &frame);
     if (frame && !s->d.lost)
-        check_output(s, output_send(&s->output, FRAME_SAMPLE, frame));
+        exporter_socket_send(&s->exporter, FRAME_SAMPLE, frame);
     check_read(s, result);
     refresh_state(s);
 }
@@ -310,7 +267,7 @@ static void send_each(struct source *s, const struct buf *frames)
     while (frames->len - at >= sizeof(header)) {
         memcpy(&header, frames->data + at, sizeof(header));
         struct buf one = {.data = frames->data + at, .len = sizeof(header) + header.bytes};
-        check_output(s, output_send(&s->output, (enum frame_type)header.type, &one));
+        exporter_socket_send(&s->exporter, (enum frame_type)header.type, &one);
         at += one.len;
     }
 }
@@ -328,28 +285,11 @@ static void read_health(struct source *s, uint64_t now_ns)
              LOG_I64("code", result), LOG_LIMIT("health"));
 }
 
-static void log_dropped(struct source *s)
-{
-    uint64_t dropped = output_get_dropped(&s->output);
-    if (dropped == s->dropped)
-        return;
-    log_warn("exporter reads too slowly, frames dropped", LOG_U64("frames", dropped - s->dropped),
-             LOG_LIMIT("dropped"));
-    s->dropped = dropped;
-    dcgm_watch_resend(s->watch); // statuses are sent once
-}
-
-static uint64_t read_due_ns(const struct source *s)
-{
-    uint64_t watch = dcgm_watch_due_ns(s->watch), health = dcgm_health_due_ns(s->health);
-    uint64_t due = watch < health ? watch : health;
-    return due < s->hold_ns ? s->hold_ns : due;
-}
-
 static void do_due(struct source *s)
 {
     uint64_t now_ns = clock_mono_ns();
-    log_dropped(s);
+    if (exporter_socket_has_dropped(&s->exporter))
+        dcgm_watch_resend(s->watch); // statuses are sent once
     if (!s->ready && now_ns >= s->open_ns)
         open_engine(s);
     if (s->ready && now_ns >= s->walk_ns)
@@ -368,7 +308,7 @@ static void do_due(struct source *s)
 static void take_watch(struct source *s, const struct frame_watch *head, const uint16_t *field_ids)
 {
     if (dcgm_watch_set(s->watch, head, field_ids) < 0) {
-        end_without_memory(s);
+        exporter_socket_end_without_memory(&s->exporter);
         return;
     }
     s->wish = *head;
@@ -402,77 +342,45 @@ static void take_control(struct source *s, const struct frame_control *control)
             done.code = DCGM_ST_CONNECTION_NOT_VALID;
     }
     sv_copy(done.text, sizeof(done.text), sv_from(text));
-    send_plain(s, FRAME_CONTROL_DONE, &done, sizeof(done));
+    exporter_socket_send_payload(&s->exporter, FRAME_CONTROL_DONE, &done, sizeof(done));
     refresh_state(s);
 }
 
 static void take_frames(struct source *s)
 {
     struct frame frame;
-    const char *what = "";
-    int rc = 0;
-    while (!s->end && (rc = frame_reader_next(&s->reader, &frame, &what)) > 0) {
+    while (exporter_socket_next(&s->exporter, &frame)) {
         if (frame.type == FRAME_WATCH)
             take_watch(s, frame.as.watch.head, frame.as.watch.field_ids);
         else if (frame.type == FRAME_CONTROL)
             take_control(s, frame.as.control);
     }
-    if (rc < 0) {
-        log_error("exporter speaks another protocol", LOG_STR("what", what));
-        s->end = 2;
-    }
-}
-
-static void read_socket(struct source *s)
-{
-    char *space;
-    size_t room;
-    if (frame_reader_space(&s->reader, &space, &room) < 0) {
-        end_without_memory(s);
-        return;
-    }
-    ssize_t n = read(s->options->socket_fd, space, room);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (n <= 0) {
-        s->end = 1;
-        return;
-    }
-    frame_reader_commit(&s->reader, (size_t)n);
-    take_frames(s);
-}
-
-static int wait_ms(struct source *s)
-{
-    uint64_t now_ns = clock_mono_ns(), due_ns = now_ns + TURN_NS;
-    uint64_t reads = s->ready ? read_due_ns(s) : NEVER;
-    uint64_t others[] = {s->ready ? s->walk_ns : s->open_ns, s->ready ? s->apply_ns : NEVER, reads};
-    for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
-        if (others[i] < due_ns)
-            due_ns = others[i];
-    return due_ns <= now_ns ? 0 : (int)((due_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static void wait_for_something(struct source *s)
-{
-    struct pollfd p = {.fd = s->options->socket_fd, .events = POLLIN};
-    if (output_is_pending(&s->output))
-        p.events |= POLLOUT;
-    if (poll(&p, 1, wait_ms(s)) <= 0)
-        return;
-    if (p.revents & POLLOUT)
-        check_output(s, output_flush(&s->output));
-    if (p.revents & (POLLIN | POLLHUP | POLLERR))
-        read_socket(s);
 }
 
 // --- the whole ---
+
+static uint64_t read_due_ns(const struct source *s)
+{
+    uint64_t watch = dcgm_watch_due_ns(s->watch), health = dcgm_health_due_ns(s->health);
+    uint64_t due = watch < health ? watch : health;
+    return due < s->hold_ns ? s->hold_ns : due;
+}
+
+static uint64_t due_ns(const struct source *s)
+{
+    uint64_t due = clock_mono_ns() + TURN_NS;
+    uint64_t reads = s->ready ? read_due_ns(s) : NEVER;
+    uint64_t others[] = {s->ready ? s->walk_ns : s->open_ns, s->ready ? s->apply_ns : NEVER, reads};
+    for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
+        if (others[i] < due)
+            due = others[i];
+    return due;
+}
 
 static int init(struct source *s, const struct dcgm_source_options *options)
 {
     *s = (struct source){
         .options = options,
-        .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
         .extra = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
         .apply_ns = NEVER,
     };
@@ -480,8 +388,7 @@ static int init(struct source *s, const struct dcgm_source_options *options)
     s->d.avoided = options->avoided;
     s->d.avoided_count = options->avoided_count;
     s->devices.skipped = options->skipped;
-    output_init(&s->output, options->socket_fd);
-    frame_reader_init(&s->reader);
+    exporter_socket_init(&s->exporter, options->socket_fd, options->page);
     // Names are looked up here and in libdcgm; the exporter ends a helper whose calls take 10 s.
     (void)setenv("RES_OPTIONS", "timeout:1 attempts:2", 0);
     if (dcgm_watch_new(&s->d, &s->devices, &s->watch) < 0 ||
@@ -501,20 +408,17 @@ static void deinit(struct source *s)
         dcgm_engine_close(&s->d);
     dcgm_close(&s->d);
     dcgm_devices_deinit(&s->devices);
-    frame_reader_deinit(&s->reader);
-    output_deinit(&s->output);
-    buf_deinit(&s->frame);
+    exporter_socket_deinit(&s->exporter);
     buf_deinit(&s->extra);
 }
 
 static void run(struct source *s)
 {
-    send_hello(s);
-    while (!s->end) {
-        __atomic_store_n(&s->options->page->turns, ++s->turns, __ATOMIC_RELAXED);
+    exporter_socket_send_hello(&s->exporter, FRAME_SOURCE_DCGM);
+    while (exporter_socket_turn(&s->exporter)) {
         do_due(s);
-        if (!s->end)
-            wait_for_something(s);
+        if (exporter_socket_wait(&s->exporter, due_ns(s)))
+            take_frames(s);
     }
 }
 
@@ -526,10 +430,10 @@ int dcgm_source_run(const struct dcgm_source_options *options)
     if (rc < 0)
         log_warn("log of DCGM is not followed", LOG_ERRNO(rc));
     if (init(s, options) < 0)
-        end_without_memory(s);
+        exporter_socket_end_without_memory(&s->exporter);
     else
         run(s);
     deinit(s);
     dcgm_log_stop();
-    return s->end - 1;
+    return s->exporter.end - 1;
 }

@@ -7,12 +7,11 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "source/exporter_socket.h"
 #include "source/kmsg_reader.h"
 #include "source/nvml_call.h"
 #include "source/nvml_events.h"
@@ -37,61 +36,31 @@ struct source {
     struct nvml_events events;
     struct xid_board board;
     struct kmsg_reader kmsg;
-    struct output output;
+    struct exporter_socket exporter;
     struct sampler sampler;
     struct nvml_peers peers;
-    struct frame_reader reader;
-    struct frame_state state; // as sent last
-    struct buf frame;
     bool ready;        // the driver is open
-    bool told;         // a state has been sent
     unsigned attempts; // to open since it was last open with all GPUs well
     uint64_t open_ns;  // next attempt; NEVER while there is no reason
     uint64_t events_ns, walk_ns, channels_ns;
     unsigned device_files;
     uint32_t most_gpus; // that were ever listed
-    uint32_t turns;
-    uint64_t dropped; // frames, as logged last
-    int end;          // exit status + 1 once the loop is to end
 };
 
 // --- telling ---
-
-static void check_output(struct source *s, int rc)
-{
-    if (rc == -ENOMEM)
-        log_error("out of memory", LOG_LIMIT("memory"));
-    else if (rc < 0)
-        s->end = 1; // the exporter is gone
-}
-
-static void send_plain(struct source *s, enum frame_type type, const void *payload, size_t bytes)
-{
-    buf_reset(&s->frame);
-    size_t start = frame_begin(&s->frame, type);
-    buf_add(&s->frame, payload, bytes);
-    frame_end(&s->frame, start);
-    check_output(s, output_send(&s->output, type, &s->frame));
-}
-
-static void send_hello(struct source *s)
-{
-    struct frame_hello hello = {
-        .protocol = FRAME_PROTOCOL, .source = FRAME_SOURCE_NVML, .pid = getpid()};
-    send_plain(s, FRAME_HELLO, &hello, sizeof(hello));
-}
 
 static void send_entities(struct source *s)
 {
     s->devices.generation++;
     struct frame_entities head = {.generation = s->devices.generation, .count = s->devices.count};
-    buf_reset(&s->frame);
-    size_t start = frame_begin(&s->frame, FRAME_ENTITIES);
-    buf_add(&s->frame, &head, sizeof(head));
+    buf_reset(&s->exporter.frame);
+    size_t start = frame_begin(&s->exporter.frame, FRAME_ENTITIES);
+    buf_add(&s->exporter.frame, &head, sizeof(head));
     for (uint32_t i = 0; i < s->devices.count; i++)
-        buf_add(&s->frame, &s->devices.list[i].record, sizeof(s->devices.list[i].record));
-    frame_end(&s->frame, start);
-    check_output(s, xid_board_send_entities(&s->board, &s->devices, &s->frame));
+        buf_add(&s->exporter.frame, &s->devices.list[i].record, sizeof(s->devices.list[i].record));
+    frame_end(&s->exporter.frame, start);
+    exporter_socket_check(&s->exporter,
+                          xid_board_send_entities(&s->board, &s->devices, &s->exporter.frame));
 }
 
 static void update_state(struct source *s, enum frame_state_code code, nvmlReturn_t vendor_code,
@@ -107,11 +76,7 @@ static void update_state(struct source *s, enum frame_state_code code, nvmlRetur
     memcpy(state.driver_version, s->system.driver_version, sizeof(state.driver_version));
     memcpy(state.library_version, s->system.library_version, sizeof(state.library_version));
     memcpy(state.library_path, s->n.path, sizeof(state.library_path));
-    if (s->told && memcmp(&state, &s->state, sizeof(state)) == 0)
-        return;
-    s->state = state;
-    s->told = true;
-    send_plain(s, FRAME_STATE, &state, sizeof(state));
+    exporter_socket_send_state(&s->exporter, &state);
 }
 
 // The channels may have changed, the rest is as it was.
@@ -119,14 +84,9 @@ static void refresh_state(struct source *s)
 {
     xid_board_set_armed(&s->board, s->events.armed);
     s->sampler.kmsg_armed = kmsg_reader_is_armed(&s->kmsg);
-    if (s->told)
-        update_state(s, (enum frame_state_code)s->state.code, s->state.vendor_code, s->state.text);
-}
-
-static void end_without_memory(struct source *s)
-{
-    log_error("out of memory");
-    s->end = 2;
+    const struct frame_state *last = &s->exporter.state;
+    if (s->exporter.told)
+        update_state(s, (enum frame_state_code)last->code, last->vendor_code, last->text);
 }
 
 static void reset_sampler(struct source *s)
@@ -134,7 +94,7 @@ static void reset_sampler(struct source *s)
     uint64_t now_ns = clock_mono_ns();
     nvml_peers_reset(&s->peers, now_ns);
     if (sampler_reset(&s->sampler, now_ns) < 0)
-        end_without_memory(s);
+        exporter_socket_end_without_memory(&s->exporter);
 }
 
 // --- the driver ---
@@ -330,20 +290,10 @@ static void keep_house(struct source *s)
         walk(s);
 }
 
-static void log_dropped(struct source *s)
-{
-    uint64_t dropped = output_get_dropped(&s->output);
-    if (dropped == s->dropped)
-        return;
-    log_warn("exporter reads too slowly, frames dropped", LOG_U64("frames", dropped - s->dropped),
-             LOG_LIMIT("dropped"));
-    s->dropped = dropped;
-    sampler_resend(&s->sampler); // statuses are sent once
-}
-
 static void poll_events(struct source *s, uint64_t now_ns)
 {
-    log_dropped(s);
+    if (exporter_socket_has_dropped(&s->exporter))
+        sampler_resend(&s->sampler); // statuses are sent once
     s->events_ns = (now_ns / EVENTS_PERIOD_NS + 1) * EVENTS_PERIOD_NS;
     if (!s->ready)
         return;
@@ -401,7 +351,7 @@ static void sample(struct source *s, unsigned classes)
     }
     const struct buf *frame = sampler_frame(&s->sampler, classes, started_ns, calls);
     if (classes || s->sampler.record_count)
-        check_output(s, output_send(&s->output, FRAME_SAMPLE, frame));
+        exporter_socket_send(&s->exporter, FRAME_SAMPLE, frame);
     if (s->sampler.suspect)
         confirm_loss(s);
     if (!s->ready)
@@ -412,8 +362,8 @@ static void sample(struct source *s, unsigned classes)
 
 static void read_peers(struct source *s)
 {
-    if (nvml_peers_read(&s->peers, &s->n, &s->devices, &s->frame))
-        check_output(s, output_send(&s->output, FRAME_PEERS, &s->frame));
+    if (nvml_peers_read(&s->peers, &s->n, &s->devices, &s->exporter.frame))
+        exporter_socket_send(&s->exporter, FRAME_PEERS, &s->exporter.frame);
 }
 
 static void do_due(struct source *s)
@@ -432,56 +382,32 @@ static void do_due(struct source *s)
         keep_house(s);
     if (now_ns >= s->channels_ns)
         try_channels(s, now_ns);
-    check_output(s, xid_board_expire(&s->board, now_ns));
+    exporter_socket_check(&s->exporter, xid_board_expire(&s->board, now_ns));
     if (s->ready && now_ns >= sampler_due_ns(&s->sampler))
         sample(s, sampler_take_due(&s->sampler, now_ns));
     if (s->ready && now_ns >= nvml_peers_due_ns(&s->peers))
         read_peers(s);
 }
 
-// --- the socket ---
+// --- the whole ---
 
 static void take_frames(struct source *s)
 {
     struct frame frame;
-    const char *what = "";
-    int rc;
-    while ((rc = frame_reader_next(&s->reader, &frame, &what)) > 0) {
+    while (exporter_socket_next(&s->exporter, &frame)) {
         if (frame.type != FRAME_WATCH)
             continue;
         if (sampler_watch(&s->sampler, frame.as.watch.head, frame.as.watch.field_ids,
                           clock_mono_ns()) < 0) {
-            end_without_memory(s);
+            exporter_socket_end_without_memory(&s->exporter);
             return;
         }
         nvml_peers_watch(&s->peers, frame.as.watch.head, frame.as.watch.field_ids, clock_mono_ns());
     }
-    if (rc < 0) {
-        log_error("exporter speaks another protocol", LOG_STR("what", what));
-        s->end = 2;
-    }
 }
 
-static void read_socket(struct source *s)
-{
-    char *space;
-    size_t room;
-    if (frame_reader_space(&s->reader, &space, &room) < 0) {
-        end_without_memory(s);
-        return;
-    }
-    ssize_t n = read(s->options->socket_fd, space, room);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (n <= 0) {
-        s->end = 1;
-        return;
-    }
-    frame_reader_commit(&s->reader, (size_t)n);
-    take_frames(s);
-}
-
-static int wait_ms(struct source *s)
+// Once a second at least, for the sake of the events.
+static uint64_t due_ns(struct source *s)
 {
     uint64_t due = s->open_ns < s->events_ns ? s->open_ns : s->events_ns;
     uint64_t sampling = s->ready ? sampler_due_ns(&s->sampler) : NEVER;
@@ -490,34 +416,19 @@ static int wait_ms(struct source *s)
     for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
         if (others[i] < due)
             due = others[i];
-    uint64_t now = clock_mono_ns();
-    return due <= now ? 0 : (int)((due - now + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static void wait_for_something(struct source *s)
-{
-    struct pollfd p = {.fd = s->options->socket_fd, .events = POLLIN};
-    if (output_is_pending(&s->output))
-        p.events |= POLLOUT;
-    if (poll(&p, 1, wait_ms(s)) <= 0)
-        return;
-    if (p.revents & POLLOUT)
-        check_output(s, output_flush(&s->output));
-    if (p.revents & (POLLIN | POLLHUP | POLLERR))
-        read_socket(s);
+    return due;
 }
 
 static void init(struct source *s, const struct source_options *options)
 {
-    *s = (struct source){.options = options,
-                         .frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header))};
+    *s = (struct source){.options = options};
+    exporter_socket_init(&s->exporter, options->socket_fd, options->page);
     s->n.page = options->page;
     s->n.avoided = options->avoided;
     s->n.avoided_count = options->avoided_count;
     s->devices.skipped = options->skipped;
     s->devices.skipped_bus_ids = options->skipped_bus_ids;
-    output_init(&s->output, options->socket_fd);
-    xid_board_init(&s->board, &s->output);
+    xid_board_init(&s->board, &s->exporter.output);
     sampler_init(&s->sampler);
     nvml_peers_init(&s->peers);
     s->sampler.n = &s->n;
@@ -525,7 +436,6 @@ static void init(struct source *s, const struct source_options *options)
     s->sampler.devices = &s->devices;
     s->sampler.field_values = &s->field_values;
     s->sampler.board = &s->board;
-    frame_reader_init(&s->reader);
     s->device_files = count_device_files(options->device_dir);
     s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
 }
@@ -535,14 +445,13 @@ int source_run(const struct source_options *options)
     static struct source source; // one a process; too large for the stack
     struct source *s = &source;
     init(s, options);
-    send_hello(s);
+    exporter_socket_send_hello(&s->exporter, FRAME_SOURCE_NVML);
     start_kmsg(s, options->kmsg_after);
     s->channels_ns = clock_mono_ns() + CHANNELS_NS;
-    while (!s->end) {
-        __atomic_store_n(&options->page->turns, ++s->turns, __ATOMIC_RELAXED);
+    while (exporter_socket_turn(&s->exporter)) {
         do_due(s);
-        if (!s->end)
-            wait_for_something(s);
+        if (exporter_socket_wait(&s->exporter, due_ns(s)))
+            take_frames(s);
     }
-    return s->end - 1;
+    return s->exporter.end - 1;
 }
