@@ -9,8 +9,8 @@
 // any order. Exporter to source: WATCH, again at every reload, and CONTROL. End of file ends either
 // side.
 //
-// The process is started as `podgpu-source nvml|dcgm [OPTION VALUE]...` (see source/main.c) with
-// the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
+// The process is started as `podgpu-source nvml|dcgm [OPTION VALUE]...` (see source/arguments.c)
+// with the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
 #pragma once
 
 #include <stdbool.h>

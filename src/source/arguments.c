@@ -17,7 +17,7 @@
     "                          [--log-format text|json] [--log-level info|debug]\n"                \
     "podgpu-exporter starts it; it is of no use by hand.\n"
 
-static int usage(const char *what, const char *word)
+int source_arguments_refuse(const char *what, const char *word)
 {
     (void)fprintf(stderr, "podgpu-source: %s '%s'\n" USAGE, what, word);
     return 2;
@@ -53,9 +53,9 @@ static int take_avoided(const char *value, struct source_arguments *a)
     struct sv name;
     uint32_t index;
     if (!parse_avoided(value, &name, &index))
-        return usage("not a call of a GPU:", value);
+        return source_arguments_refuse("not a call of a GPU:", value);
     if (n->avoided_count == ARRAY_SIZE(n->avoided) || d->avoided_count == ARRAY_SIZE(d->avoided))
-        return usage("too many calls to avoid:", value);
+        return source_arguments_refuse("too many calls to avoid:", value);
     n->avoided[n->avoided_count++] = (struct nvml_avoided){name, index};
     d->avoided[d->avoided_count++] = (struct dcgm_avoided){name, index};
     return 0;
@@ -69,7 +69,7 @@ static int take_skipped(const char *value, struct source_arguments *a)
     uint64_t index;
     if (num_parse_u64(sv_sub(word, 0, equals == (size_t)-1 ? word.len : equals), 0, LIMIT_GPUS - 1,
                       &index) < 0)
-        return usage("not the index of a GPU:", value);
+        return source_arguments_refuse("not the index of a GPU:", value);
     a->nvml.skipped |= UINT64_C(1) << index;
     a->dcgm.skipped |= UINT64_C(1) << index;
     if (equals != (size_t)-1)
@@ -81,17 +81,19 @@ static int take_skipped(const char *value, struct source_arguments *a)
 static int take_common(const char *name, const char *value, struct source_arguments *a)
 {
     if (strcmp(name, "--log-format") == 0)
-        return parse_either(value, "text", "json", &a->log_json) ? 0
-                                                                 : usage("no log format:", value);
+        return parse_either(value, "text", "json", &a->log_json)
+                   ? 0
+                   : source_arguments_refuse("no log format:", value);
     if (strcmp(name, "--log-level") == 0)
-        return parse_either(value, "info", "debug", &a->log_debug) ? 0
-                                                                   : usage("no log level:", value);
+        return parse_either(value, "info", "debug", &a->log_debug)
+                   ? 0
+                   : source_arguments_refuse("no log level:", value);
     if (strcmp(name, "--avoid") == 0)
         return take_avoided(value, a);
     if (strcmp(name, "--skip") == 0)
         return take_skipped(value, a);
     if (strcmp(name, "--library") != 0)
-        return usage("unknown option", name);
+        return source_arguments_refuse("unknown option", name);
     a->nvml.library = a->dcgm.library = value;
     return 0;
 }
@@ -100,7 +102,7 @@ static int take_nvml(const char *name, const char *value, struct source_argument
 {
     if (strcmp(name, "--kmsg-after") == 0)
         return num_parse_u64(sv_from(value), 0, UINT64_MAX, &a->nvml.kmsg_after) < 0
-                   ? usage("not a number:", value)
+                   ? source_arguments_refuse("not a number:", value)
                    : 0;
     if (strcmp(name, "--kmsg") == 0)
         a->nvml.kmsg_path = value;
@@ -115,16 +117,18 @@ static int take_dcgm(const char *name, const char *value, struct source_argument
 {
     struct dcgm_engine_options *e = &a->dcgm.engine;
     if (strcmp(name, "--embed") == 0)
-        return parse_either(value, "no", "yes", &e->embed) ? 0
-                                                           : usage("neither yes nor no:", value);
+        return parse_either(value, "no", "yes", &e->embed)
+                   ? 0
+                   : source_arguments_refuse("neither yes nor no:", value);
     if (strcmp(name, "--dcgm-log") == 0) {
         a->dcgm.log_level = value;
-        return dcgm_log_is_level(value) ? 0 : usage("no log level of DCGM:", value);
+        return dcgm_log_is_level(value) ? 0
+                                        : source_arguments_refuse("no log level of DCGM:", value);
     }
     if (strcmp(name, "--connect") != 0)
         return take_common(name, value, a);
     if (e->address_count == ARRAY_SIZE(e->addresses))
-        return usage("too many addresses:", value);
+        return source_arguments_refuse("too many addresses:", value);
     e->addresses[e->address_count++] = value;
     return 0;
 }
@@ -135,12 +139,12 @@ int source_arguments_parse(int argc, char **argv, struct source_arguments *out)
     const char *source = argc < 2 ? "" : argv[1];
     bool is_dcgm;
     if (!parse_either(source, "nvml", "dcgm", &is_dcgm))
-        return usage("unknown source", source);
+        return source_arguments_refuse("unknown source", source);
     if (is_dcgm)
         out->source = FRAME_SOURCE_DCGM;
     for (int i = 2; i < argc; i += 2) {
         if (!argv[i + 1])
-            return usage("no value for", argv[i]);
+            return source_arguments_refuse("no value for", argv[i]);
         int status =
             is_dcgm ? take_dcgm(argv[i], argv[i + 1], out) : take_nvml(argv[i], argv[i + 1], out);
         if (status != 0)

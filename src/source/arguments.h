@@ -15,3 +15,5 @@ struct source_arguments {
 // Borrows the words. 0, or the exit status after which the reason and the usage were written to
 // standard error.
 int must_use source_arguments_parse(int argc, char **argv, struct source_arguments *out);
+// Says what is wrong with which word, and the usage, on standard error. The exit status.
+int must_use source_arguments_refuse(const char *what, const char *word);

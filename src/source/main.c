@@ -7,8 +7,6 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -59,12 +57,6 @@ static struct frame_call_page *map_page(void)
     return page == MAP_FAILED ? NULL : page;
 }
 
-static int refuse(const char *what)
-{
-    (void)fprintf(stderr, "podgpu-source: %s\n", what);
-    return 2;
-}
-
 int main(int argc, char **argv)
 {
     static struct source_arguments arguments; // large, and borrowed by the loop
@@ -76,13 +68,13 @@ int main(int argc, char **argv)
     follow_parent();
     struct stat st;
     if (fstat(FRAME_SOCKET_FD, &st) < 0 || !S_ISSOCK(st.st_mode))
-        return refuse("descriptor 3 is not a socket: podgpu-exporter starts this program");
+        return source_arguments_refuse("descriptor is not a socket:", "3");
     if (is_orphan())
         return 0;
     a->nvml.socket_fd = a->dcgm.socket_fd = FRAME_SOCKET_FD;
     a->nvml.page = a->dcgm.page = map_page();
     if (!a->nvml.page)
-        return refuse("descriptor 4 is not a call page: podgpu-exporter starts this program");
+        return source_arguments_refuse("descriptor is not a call page:", "4");
     tidy_descriptors();
     log_setup(a->log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
               a->log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
