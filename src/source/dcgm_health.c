@@ -18,6 +18,8 @@
 #define NEVER UINT64_MAX
 #define NAMES_TRIED 4
 #define XID_PERIOD_NS NS_PER_S
+#define AGAIN_LEAST_NS (5 * NS_PER_S)
+#define AGAIN_MOST_NS (600 * NS_PER_S)
 
 // --- groups ---
 
@@ -87,7 +89,7 @@ int dcgm_health_new(struct dcgm *d, struct dcgm_devices *v, struct dcgm_health *
         return -ENOMEM;
     h->d = d;
     h->v = v;
-    h->verdicts_ns = h->peers_ns = h->xids_ns = NEVER;
+    h->verdicts_ns = h->peers_ns = h->xids_ns = h->again_ns = NEVER;
     *out = h;
     return 0;
 }
@@ -108,15 +110,18 @@ void dcgm_health_forget(struct dcgm_health *h)
 {
     h->group = 0;
     dcgm_xids_forget(&h->xids);
-    h->verdicts_ns = h->peers_ns = h->xids_ns = NEVER;
+    h->verdicts_ns = h->peers_ns = h->xids_ns = h->again_ns = NEVER;
     h->applied = h->broken = false;
 }
 
-// What the engine does not have is no failure of the whole.
-static dcgmReturn_t excuse(dcgmReturn_t result, const char *what)
+// What the engine does not have is no failure of the whole. It is asked for again: while the
+// engine starts, a module or a right of it may be missing.
+static dcgmReturn_t excuse(struct dcgm_health *h, dcgmReturn_t result, const char *what)
 {
     if (result == DCGM_ST_OK || !dcgm_result_is_lack(result))
         return result;
+    if (result != DCGM_ST_NO_DATA)
+        h->again_ns = clock_mono_ns() + h->wait_ns;
     if (result != DCGM_ST_NO_DATA)
         log_warn("host engine does not watch", LOG_STR("what", what),
                  LOG_STR("reason", dcgm_result_text(result)), LOG_I64("code", result),
@@ -128,12 +133,13 @@ static dcgmReturn_t excuse(dcgmReturn_t result, const char *what)
 static dcgmReturn_t make(struct dcgm_health *h)
 {
     dcgmReturn_t result = dcgm_xids_set(h), verdicts = DCGM_ST_OK;
+    h->again_ns = NEVER;
     h->xids_ns = result == DCGM_ST_OK ? 0 : NEVER;
     h->verdicts_ns = NEVER;
     h->peers_ns = h->wants_peers ? 0 : NEVER;
     if (dcgm_result_is_of_engine(result) || result == DCGM_ST_MEMORY)
         return result;
-    result = excuse(result, "xids");
+    result = excuse(h, result, "xids");
     if (!h->wants_verdicts) {
         dcgm_verdicts_unset(h);
         return result;
@@ -141,7 +147,7 @@ static dcgmReturn_t make(struct dcgm_health *h)
     verdicts = dcgm_verdicts_set(h);
     if (verdicts == DCGM_ST_OK)
         h->verdicts_ns = 0; // also of an old group: places in the list are others now
-    verdicts = excuse(verdicts, "health");
+    verdicts = excuse(h, verdicts, "health");
     return result == DCGM_ST_OK ? verdicts : result;
 }
 
@@ -159,6 +165,7 @@ dcgmReturn_t dcgm_health_apply(struct dcgm_health *h, bool verdicts, bool peers,
     h->medium_ns = medium_ns;
     h->slow_ns = slow_ns;
     h->generation = h->v->generation;
+    h->wait_ns = AGAIN_LEAST_NS;
     dcgmReturn_t result = make(h);
     h->applied = result == DCGM_ST_OK;
     return result;
@@ -167,6 +174,7 @@ dcgmReturn_t dcgm_health_apply(struct dcgm_health *h, bool verdicts, bool peers,
 uint64_t dcgm_health_due_ns(const struct dcgm_health *h)
 {
     uint64_t due = h->verdicts_ns < h->peers_ns ? h->verdicts_ns : h->peers_ns;
+    due = h->again_ns < due ? h->again_ns : due;
     return h->xids_ns < due ? h->xids_ns : due;
 }
 
@@ -187,28 +195,31 @@ static dcgmReturn_t settle(struct dcgm_health *h, dcgmReturn_t result, const cha
     return DCGM_ST_OK;
 }
 
-static dcgmReturn_t mend(struct dcgm_health *h)
+// What is broken is made anew, and what was lacking tried again.
+static dcgmReturn_t mend(struct dcgm_health *h, uint64_t now_ns)
 {
-    if (!h->broken)
+    if (!h->broken && now_ns < h->again_ns)
         return DCGM_ST_OK;
-    const uint64_t periods[FIELD_CLASS_COUNT] = {
-        [FIELD_CLASS_MEDIUM] = h->medium_ns, [FIELD_CLASS_SLOW] = h->slow_ns};
-    dcgm_health_forget(h);
-    return dcgm_health_apply(h, h->wants_verdicts, h->wants_peers, h->gpus, periods);
+    if (h->broken)
+        dcgm_health_forget(h);
+    h->wait_ns = h->wait_ns < AGAIN_MOST_NS / 2 ? 2 * h->wait_ns : AGAIN_MOST_NS;
+    dcgmReturn_t result = make(h);
+    h->applied = result == DCGM_ST_OK;
+    if (result != DCGM_ST_OK || h->again_ns != NEVER)
+        h->again_ns = now_ns + h->wait_ns;
+    return result;
 }
 
+// DCGM 3 has no such question.
 static dcgmReturn_t read_peers(struct dcgm_health *h, struct buf *out)
 {
     dcgmReturn_t result = dcgm_peers_read(h, out);
-    if (!dcgm_result_is_lack(result))
-        return settle(h, result, "peers");
-    h->peers_ns = NEVER; // DCGM 3 has no such question
-    return DCGM_ST_OK;
+    return dcgm_result_is_lack(result) ? DCGM_ST_OK : settle(h, result, "peers");
 }
 
 dcgmReturn_t dcgm_health_read(struct dcgm_health *h, uint64_t now_ns, struct buf *out)
 {
-    dcgmReturn_t result = mend(h);
+    dcgmReturn_t result = mend(h, now_ns);
     if (result == DCGM_ST_OK && now_ns >= h->xids_ns) {
         h->xids_ns = now_ns + XID_PERIOD_NS;
         result = settle(h, dcgm_xids_read(h, out), "xids");

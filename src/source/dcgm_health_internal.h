@@ -64,6 +64,8 @@ struct dcgm_health {
     uint64_t members;   // of it, as a hash, and the period
     struct dcgm_xids xids;
     uint64_t verdicts_ns, peers_ns, xids_ns; // due
+    uint64_t again_ns; // what the engine did not have is asked for again; UINT64_MAX: nothing
+    uint64_t wait_ns;  // until then, which doubles
 };
 
 // A group of these entities, which are places in the list; 0 with *out.

@@ -170,7 +170,10 @@ static bool open_library(struct source *s)
         return true;
     log_debug("no DCGM", LOG_STR("reason", err.text), LOG_LIMIT("library"));
     update_state(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, 0, err.text);
-    s->open_ns = clock_mono_ns() + LIBRARY_RETRY_NS;
+    if (rc == -EIO)
+        schedule_open(s); // it is there, and what it says may pass
+    else
+        s->open_ns = clock_mono_ns() + LIBRARY_RETRY_NS;
     return false;
 }
 
@@ -278,7 +281,11 @@ static void read_health(struct source *s, uint64_t now_ns)
     dcgmReturn_t result = dcgm_health_read(s->health, now_ns, &s->extra);
     if (!s->d.lost)
         send_each(s, &s->extra);
-    if (!check_engine(s) || result == DCGM_ST_OK)
+    if (!check_engine(s))
+        return;
+    s->armed = dcgm_health_listens(s->health);
+    refresh_state(s);
+    if (result == DCGM_ST_OK)
         return;
     s->hold_ns = clock_mono_ns() + HOLD_NS;
     log_warn("host engine does not tell of health", LOG_STR("reason", dcgm_result_text(result)),

@@ -14,7 +14,8 @@
 
 #include "base/log.h"
 
-#define RETRY_NS (60 * NS_PER_S)
+#define RETRY_LEAST_NS (5 * NS_PER_S)
+#define RETRY_HELD_NS (60 * NS_PER_S)
 #define RETRY_ALL_NS (600 * NS_PER_S)
 #define REPLANS_MAX 4 // each knows more of the fields that the engine does not know
 
@@ -28,7 +29,7 @@ int dcgm_watch_new(struct dcgm *d, struct dcgm_devices *v, struct dcgm_watch **o
     w->records = BUF_INIT(LIMIT_FRAME_BYTES);
     w->strings = BUF_INIT(LIMIT_FRAME_BYTES);
     w->frame = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header));
-    w->retry_ns = w->retry_all_ns = UINT64_MAX;
+    w->retry_ns = UINT64_MAX;
     for (unsigned c = 0; c < FIELD_CLASS_COUNT; c++)
         w->due_ns[c] = UINT64_MAX;
     *out = w;
@@ -75,7 +76,7 @@ void dcgm_watch_forget(struct dcgm_watch *w)
     w->field_count = 0;
     w->applied = false;
     memset(w->unknown, 0, sizeof(w->unknown));
-    w->retry_ns = w->retry_all_ns = UINT64_MAX;
+    w->retry_ns = UINT64_MAX;
 }
 
 bool dcgm_watch_is_of_engine(const struct dcgm_watch *w, dcgmReturn_t result)
@@ -252,17 +253,50 @@ static void tell_profiling(struct dcgm_watch *w)
                  LOG_STR("reason", dcgm_result_text(w->told_code)), LOG_I64("code", w->told_code));
 }
 
-// What was refused is asked for again: soon where it belongs to somebody who may let go.
-static void schedule_retries(struct dcgm_watch *w, uint64_t now_ns)
+// An entity that a group has not, because the engine did not take it.
+static bool is_lacking(const struct dcgm_watch *w)
 {
-    bool any = w->profiling_code != DCGM_ST_OK;
+    for (uint32_t i = 0; i < w->plan.group_count; i++)
+        if (w->plan.groups[i].lacking)
+            return true;
+    return false;
+}
+
+// What was refused is asked for again: soon and then ever later, as an engine that has just started
+// says such things in passing; each minute where it belongs to somebody who may let go.
+static void schedule_retries(struct dcgm_watch *w)
+{
+    bool any = w->profiling_code != DCGM_ST_OK || is_lacking(w);
     for (uint32_t i = 0; i < w->plan.watch_count; i++)
         any |= w->plan.watches[i].result != DCGM_ST_OK || w->plan.watches[i].partial;
-    w->retry_ns = w->retry_all_ns = UINT64_MAX;
-    if (!any)
-        return;
-    w->retry_ns = now_ns + RETRY_NS;
-    w->retry_all_ns = now_ns + RETRY_ALL_NS;
+    w->retry_ns = UINT64_MAX;
+    for (unsigned i = 0; i < ARRAY_SIZE(w->again_ns) && any; i++)
+        w->retry_ns = w->again_ns[i] < w->retry_ns ? w->again_ns[i] : w->retry_ns;
+}
+
+static void begin_retries(struct dcgm_watch *w, uint64_t now_ns)
+{
+    w->again_wait_ns = RETRY_LEAST_NS;
+    w->again_ns[WATCH_AGAIN_UNMADE] = now_ns + w->again_wait_ns;
+    w->again_ns[WATCH_AGAIN_HELD] = now_ns + RETRY_HELD_NS;
+    w->again_ns[WATCH_AGAIN_ALL] = now_ns + RETRY_ALL_NS;
+}
+
+// What is asked for now, and when it will be the next time.
+static enum watch_again take_retry(struct dcgm_watch *w, uint64_t now_ns)
+{
+    enum watch_again which = now_ns >= w->again_ns[WATCH_AGAIN_ALL]    ? WATCH_AGAIN_ALL
+                             : now_ns >= w->again_ns[WATCH_AGAIN_HELD] ? WATCH_AGAIN_HELD
+                                                                       : WATCH_AGAIN_UNMADE;
+    if (which == WATCH_AGAIN_ALL)
+        w->again_ns[WATCH_AGAIN_ALL] = now_ns + RETRY_ALL_NS;
+    if (which >= WATCH_AGAIN_HELD)
+        w->again_ns[WATCH_AGAIN_HELD] = now_ns + RETRY_HELD_NS;
+    if (which == WATCH_AGAIN_HELD)
+        return which;
+    w->again_wait_ns = w->again_wait_ns < RETRY_ALL_NS / 2 ? 2 * w->again_wait_ns : RETRY_ALL_NS;
+    w->again_ns[WATCH_AGAIN_UNMADE] = now_ns + w->again_wait_ns;
+    return which;
 }
 
 // A plan in place of the one before, made in the engine.
@@ -300,8 +334,22 @@ dcgmReturn_t dcgm_watch_apply(struct dcgm_watch *w)
     tell_profiling(w);
     uint64_t now_ns = clock_mono_ns();
     schedule(w, now_ns);
-    schedule_retries(w, now_ns);
+    begin_retries(w, now_ns);
+    schedule_retries(w);
     return DCGM_ST_OK;
+}
+
+// Groups that lack somebody are made anew with the plan.
+static dcgmReturn_t make_again(struct dcgm_watch *w, enum watch_again which)
+{
+    uint64_t again_ns[ARRAY_SIZE(w->again_ns)], wait_ns = w->again_wait_ns;
+    if (which == WATCH_AGAIN_HELD || !is_lacking(w))
+        return dcgm_watch_make_again(w, which);
+    memcpy(again_ns, w->again_ns, sizeof(again_ns));
+    dcgmReturn_t result = dcgm_watch_apply(w);
+    memcpy(w->again_ns, again_ns, sizeof(again_ns));
+    w->again_wait_ns = wait_ns;
+    return result;
 }
 
 dcgmReturn_t dcgm_watch_retry(struct dcgm_watch *w, uint64_t now_ns)
@@ -309,20 +357,17 @@ dcgmReturn_t dcgm_watch_retry(struct dcgm_watch *w, uint64_t now_ns)
     if (now_ns < w->retry_ns)
         return DCGM_ST_OK;
     struct dcgm_profiling profiling;
-    bool all = now_ns >= w->retry_all_ns;
-    uint64_t all_ns = w->retry_all_ns;
+    enum watch_again which = take_retry(w, now_ns);
     dcgmReturn_t result = ask_profiling(w, &profiling);
     if (result != DCGM_ST_OK)
         return result;
     if (!dcgm_profiling_is_equal(&profiling, &w->profiling))
         return dcgm_watch_apply(w);
-    result = dcgm_watch_make_again(w, all);
+    result = make_again(w, which);
     if (result != DCGM_ST_OK)
         return result;
     tell_profiling(w);
-    schedule_retries(w, now_ns);
-    if (!all && w->retry_ns != UINT64_MAX)
-        w->retry_all_ns = all_ns;
+    schedule_retries(w);
     return DCGM_ST_OK;
 }
 
@@ -354,7 +399,7 @@ dcgmReturn_t dcgm_watch_profiling_code(const struct dcgm_watch *w)
 void dcgm_watch_set_paused(struct dcgm_watch *w, bool paused)
 {
     if (w->paused && !paused && w->retry_ns != UINT64_MAX)
-        w->retry_ns = 0; // what was refused meanwhile
+        w->retry_ns = w->again_ns[WATCH_AGAIN_HELD] = 0; // what was refused meanwhile
     w->paused = paused;
 }
 

@@ -36,7 +36,11 @@ struct dcgm_watch {
     struct watch_cell *cells;           // owned; plan.cell_count
     uint64_t due_ns[FIELD_CLASS_COUNT]; // UINT64_MAX: nothing of the class is wanted
 
-    uint64_t retry_ns, retry_all_ns; // what was refused is asked for again; UINT64_MAX: nothing was
+    // What was refused is asked for again; UINT64_MAX: nothing was.
+    uint64_t retry_ns; // the next of these times, by enum watch_again
+    uint64_t again_ns[3];
+    uint64_t early_until_ns; // values may come with the next read, whatever the period
+    uint64_t again_wait_ns;  // before that for what is not watched at all; it doubles
     bool paused;
     // Fields that the library knows and the engine does not: it is the older of the two.
     uint64_t unknown[(UINT16_MAX + 1) / 64];
@@ -67,7 +71,9 @@ void dcgm_watch_take_down(struct dcgm_watch *w, struct watch_plan *plan);
 // Makes what the plan has not made yet and watches it.
 dcgmReturn_t dcgm_watch_make(struct dcgm_watch *w);
 // Asks again for what was refused: all of it, or what may pass by itself.
-dcgmReturn_t dcgm_watch_make_again(struct dcgm_watch *w, bool all);
+// Of what was refused: what is not watched at all; what belongs to somebody who may let go; all.
+enum watch_again { WATCH_AGAIN_UNMADE, WATCH_AGAIN_HELD, WATCH_AGAIN_ALL };
+dcgmReturn_t dcgm_watch_make_again(struct dcgm_watch *w, enum watch_again which);
 dcgmReturn_t dcgm_watch_create_group(struct dcgm_watch *w, dcgmGpuGrp_t *out);
 dcgmReturn_t dcgm_watch_create_fields(struct dcgm_watch *w, const uint16_t *ids, uint32_t count,
                                       dcgmFieldGrp_t *out);

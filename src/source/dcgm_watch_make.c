@@ -6,6 +6,7 @@
 #define KEEP_PERIODS 3 // the engine keeps what it sampled that long, and so few of them:
 #define KEEP_SAMPLES 4
 #define NAME_TRIES 3
+#define EARLY_NS (5 * NS_PER_S)
 #define PROFILING_LEAST_NS (100 * NS_PER_MS) // the shortest period that the profiling module takes
 
 // --- down ---
@@ -182,9 +183,12 @@ static void note_reads(struct dcgm_watch *w)
 }
 
 // Once after new watches, so that the first read has something; the engine then samples by itself.
+// Where it refuses, the first reads come early: the next of a slow field is minutes away.
 static dcgmReturn_t wait_for_values(struct dcgm_watch *w)
 {
     dcgmReturn_t result = dcgm_call(w->d, dcgmUpdateAllFields, w->d->engine, 1);
+    if (result != DCGM_ST_OK)
+        w->early_until_ns = clock_mono_ns() + EARLY_NS;
     return dcgm_watch_is_of_engine(w, result) ? result : DCGM_ST_OK;
 }
 
@@ -230,13 +234,28 @@ static bool may_pass(dcgmReturn_t result)
            result == DCGM_ST_TIMEOUT || result == DCGM_ST_PENDING;
 }
 
-dcgmReturn_t dcgm_watch_make_again(struct dcgm_watch *w, bool all)
+static bool is_asked_again(const struct watch_pair *pair, enum watch_again which)
+{
+    if (pair->result == DCGM_ST_OK)
+        return false;
+    switch (which) {
+    case WATCH_AGAIN_UNMADE:
+        return !pair->made;
+    case WATCH_AGAIN_HELD:
+        return may_pass(pair->result);
+    case WATCH_AGAIN_ALL:
+        break;
+    }
+    return true;
+}
+
+dcgmReturn_t dcgm_watch_make_again(struct dcgm_watch *w, enum watch_again which)
 {
     bool any = false;
     dcgmReturn_t result = make_groups(w);
     for (uint32_t i = 0; i < w->plan.watch_count && result == DCGM_ST_OK; i++) {
         struct watch_pair *pair = &w->plan.watches[i];
-        if (pair->result == DCGM_ST_OK || (!all && !may_pass(pair->result)))
+        if (!is_asked_again(pair, which))
             continue;
         if (pair->made)
             unwatch(w, &w->plan, pair);

@@ -220,6 +220,8 @@ static unsigned take_due(struct dcgm_watch *w, uint64_t now_ns)
             continue;
         due |= 1u << c;
         w->due_ns[c] = (now_ns / period_ns + 1) * period_ns;
+        if (now_ns < w->early_until_ns && w->due_ns[c] > now_ns + NS_PER_S)
+            w->due_ns[c] = now_ns + NS_PER_S;
     }
     return due;
 }

@@ -297,6 +297,21 @@ def test_an_engine_that_fails_again_and_again_is_opened_anew():
         sample_with(source, POWER)
 
 
+@pytest.mark.parametrize("call", ["dcgmInit", "dcgmHostengineVersionInfo", "dcgmWatchFields", "dcgmUpdateAllFields",
+                                  "dcgmGroupCreate", "dcgmFieldGroupCreate", "dcgmGetEntityGroupEntities"])
+@pytest.mark.parametrize("code", [-3, -6, -17])
+def test_what_fails_when_all_starts_costs_seconds(call, code):
+    with node_of_the_post() as node:
+        address = node.start_engine(major=4).address
+        before = node.node.calls(call)
+        node.fault(call, f"return={code}")
+        with start(node, "--connect", address) as source:
+            source.watch(FIELDS, QUICK)
+            wait_until(lambda: node.node.calls(call) > before, 15, "the call that fails")
+            node.clear_faults()
+            source.sample(12 * SLOW, lambda s: s.has(GR_ACTIVE) and s.get(GR_ACTIVE) == 0.808369)
+
+
 def test_a_hundred_engines_come_and_go_and_nothing_leaks(tmp_path):
     """Descriptors, groups and memory are after a hundred engines what they were after ten."""
     path = str(tmp_path / "he")

@@ -318,6 +318,61 @@ static void engines_without_health_are_left_alone(void **state)
     start(4);
 }
 
+// While an engine starts, a module of it may be missing; a question that broke off may, too.
+static void what_an_engine_lacks_is_asked_for_again_ever_later(void **state)
+{
+    static const dcgmReturn_t results[] = {DCGM_ST_MODULE_NOT_LOADED, DCGM_ST_NO_PERMISSION,
+                                           DCGM_ST_NOT_SUPPORTED};
+    stop();
+    for (size_t i = 0; i < ARRAY_SIZE(results); i++) {
+        start(4);
+        walk();
+        now_ns = clock_mono_ns();
+        F.call.dcgmFieldGroupCreate.result = results[i]; // XIDs
+        F.call.dcgmHealthSet_v2.result = results[i];
+        F.call.dcgmGetNvLinkP2PStatus.result = results[i];
+        apply(true, true);
+        assert_false(dcgm_health_listens(h));
+        unsigned rounds = 0;
+        for (unsigned s = 0; s < 3600; s++) {
+            unsigned before = F.call.dcgmFieldGroupCreate.calls;
+            read_after(NS_PER_S);
+            rounds += F.call.dcgmFieldGroupCreate.calls > before;
+        }
+        assert_in_range(rounds, 7, 13);
+        F.call.dcgmFieldGroupCreate.result = F.call.dcgmHealthSet_v2.result = DCGM_ST_OK;
+        F.call.dcgmGetNvLinkP2PStatus.result = DCGM_ST_OK;
+        read_after(600 * NS_PER_S);
+        assert_int_equal(health_frames, 1);
+        assert_int_equal(peer_frames, 1);
+        assert_true(dcgm_health_listens(h));
+        stop();
+    }
+    start(4);
+}
+
+static void groups_that_cannot_be_made_anew_are_tried_again(void **state)
+{
+    walk();
+    now_ns = clock_mono_ns();
+    apply(true, false);
+    read_after(60 * NS_PER_S);
+    assert_int_equal(health_frames, 1);
+    memset(F.groups, 0, sizeof(F.groups)); // another engine behind the connection
+    memset(F.fields, 0, sizeof(F.fields));
+    memset(F.watches, 0, sizeof(F.watches));
+    F.call.dcgmHealthCheck.result = DCGM_ST_NOT_CONFIGURED;
+    read_after(60 * NS_PER_S);
+    F.call.dcgmHealthCheck.result = DCGM_ST_OK;
+    F.call.dcgmGroupCreate.result = DCGM_ST_GENERIC_ERROR;
+    now_ns += 60 * NS_PER_S;
+    assert_int_equal(read_result(), DCGM_ST_GENERIC_ERROR);
+    F.call.dcgmGroupCreate.result = DCGM_ST_OK;
+    read_after(60 * NS_PER_S);
+    assert_int_equal(health_frames, 1);
+    assert_true(dcgm_health_listens(h));
+}
+
 static void what_an_engine_says_of_itself_comes_back(void **state)
 {
     walk();
@@ -759,6 +814,8 @@ int main(void)
         CASE(the_gpus_that_are_asked_for_have_verdicts),
         CASE(the_same_wish_costs_nothing),
         CASE(engines_without_health_are_left_alone),
+        CASE(what_an_engine_lacks_is_asked_for_again_ever_later),
+        CASE(groups_that_cannot_be_made_anew_are_tried_again),
         CASE(what_an_engine_says_of_itself_comes_back),
         CASE(a_refused_watch_is_told_and_leaves_nothing_behind),
         CASE(groups_that_the_engine_forgot_are_made_anew),

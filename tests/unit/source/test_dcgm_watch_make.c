@@ -330,14 +330,84 @@ static void test_the_search_for_what_is_refused_is_bounded(void **state)
     assert_int_equal(frame.as.sample.head->count, 8 * 128);
     for (uint32_t i = 0; i < frame.as.sample.head->count; i++)
         assert_int_equal(frame.as.sample.list[i].value.i64, DCGM_ST_GENERIC_ERROR);
-    // What is final is asked again after ten minutes, not each minute.
-    unsigned watches = fake_dcgm.call.dcgmWatchFields.calls;
-    pass_a_minute();
-    assert_int_equal(fake_dcgm.call.dcgmWatchFields.calls, watches);
+    // And what is asked again ever later, ten minutes apart in the end.
+    unsigned rounds = 0;
+    for (unsigned s = 0; s < 3600; s++) {
+        unsigned watches = fake_dcgm.call.dcgmWatchFields.calls;
+        now_ns += S;
+        assert_int_equal(try_read(), DCGM_ST_OK);
+        rounds += fake_dcgm.call.dcgmWatchFields.calls > watches;
+        assert_in_range(fake_dcgm.call.dcgmWatchFields.calls - watches, 0, 66);
+    }
+    assert_in_range(rounds, 7, 16);
     fake_dcgm.refuse_watch[0].result = DCGM_ST_OK;
     now_ns += 600 * S;
     assert_int_equal(try_read(), DCGM_ST_OK);
     assert_int_equal(i64_of(7, ids[0]), 1070000 + ids[0]);
+}
+
+// What an engine that has just started says in passing.
+static void test_a_refusal_in_passing_costs_seconds(void **state)
+{
+    static const dcgmReturn_t results[] = {
+        DCGM_ST_NOT_SUPPORTED, DCGM_ST_MODULE_NOT_LOADED,       DCGM_ST_NO_PERMISSION,
+        DCGM_ST_GENERIC_ERROR, DCGM_ST_PROFILING_LIBRARY_ERROR, DCGM_ST_IN_USE};
+    fake_dcgm.generate = generate_sum;
+    add_range(0, 1001, 1005);
+    walk();
+    for (size_t i = 0; i < ARRAY_SIZE(results); i++) {
+        fake_dcgm.refuse_watch[0] =
+            (struct fake_dcgm_refusal){DCGM_FE_GPU, UINT_MAX, 0, results[i]};
+        renew_watch();
+        APPLY(150, 1001);
+        read_now();
+        assert_int_not_equal(status_of(0, 1001), FRAME_OK);
+        fake_dcgm.refuse_watch[0].result = DCGM_ST_OK;
+        now_ns += 6 * S;
+        assert_int_equal(try_read(), DCGM_ST_OK);
+        assert_int_equal(i64_of(0, 150), 1000150);
+        assert_int_equal(i64_of(0, 1001), 1001001);
+        assert_true(dcgm_watch_due_ns(watch) <= now_ns + S);
+    }
+}
+
+static void test_an_engine_that_does_not_sample_at_once_is_read_early(void **state)
+{
+    for (unsigned refuses = 0; refuses < 2; refuses++) {
+        renew_watch();
+        walk();
+        fake_dcgm.call.dcgmUpdateAllFields.result = refuses ? DCGM_ST_TIMEOUT : DCGM_ST_OK;
+        APPLY(53, 391); // each ten minutes, each 30 s
+        read_now();
+        assert_int_equal(calls, 2);
+        for (unsigned s = 0; s < 2; s++) {
+            now_ns += S;
+            assert_int_equal(try_read(), DCGM_ST_OK);
+            assert_in_range(calls, refuses ? 2 : 0, refuses ? 2 : 1);
+        }
+        now_ns += 10 * S;
+        assert_int_equal(try_read(), DCGM_ST_OK);
+        now_ns += S;
+        assert_int_equal(try_read(), DCGM_ST_OK);
+        assert_in_range(calls, 0, 1);
+    }
+}
+
+static void test_an_entity_that_no_group_takes_in_passing_is_taken_later(void **state)
+{
+    fake_dcgm.generate = generate_sum;
+    fake_dcgm_add_gpu(1, "GPU-1");
+    walk();
+    fake_dcgm.refuse_add[0] = (struct fake_dcgm_refusal){DCGM_FE_GPU, 1, 0, DCGM_ST_BADPARAM};
+    APPLY(150);
+    read_now();
+    assert_int_equal(status_of(1, 150), FRAME_VENDOR_ERROR);
+    fake_dcgm.refuse_add[0].result = DCGM_ST_OK;
+    now_ns += 6 * S;
+    assert_int_equal(try_read(), DCGM_ST_OK);
+    read_later();
+    assert_int_equal(i64_of(1, 150), 1010150);
+    assert_int_equal(i64_of(0, 150), 1000150);
 }
 
 static void test_fields_that_only_the_engine_does_not_know_cost_themselves(void **state)
@@ -728,6 +798,13 @@ int main(void)
                                         watch_teardown),
         cmocka_unit_test_setup_teardown(test_an_entity_that_no_group_takes_costs_itself,
                                         watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_an_engine_that_does_not_sample_at_once_is_read_early,
+                                        watch_setup, watch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_refusal_in_passing_costs_seconds, watch_setup,
+                                        watch_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_an_entity_that_no_group_takes_in_passing_is_taken_later, watch_setup,
+            watch_teardown),
         cmocka_unit_test_setup_teardown(test_the_search_for_what_is_refused_is_bounded, watch_setup,
                                         watch_teardown),
         cmocka_unit_test_setup_teardown(
