@@ -31,33 +31,30 @@ static bool parse_either(const char *word, const char *first, const char *second
 }
 
 // CALL, or CALL@INDEX of the GPU that it is left alone for.
-static bool parse_avoided(const char *value, struct sv *name, uint32_t *index)
+static bool parse_avoided(const char *value, struct avoided_call *out)
 {
-    uint64_t number = UINT32_MAX;
-    *name = sv_from(value);
-    size_t at = sv_find_char(*name, '@');
+    uint64_t number = DRIVER_NO_GPU;
+    struct sv word = sv_from(value);
+    size_t at = sv_find_char(word, '@');
     if (at != (size_t)-1) {
-        struct sv text = sv_sub(*name, at + 1, name->len);
-        *name = sv_sub(*name, 0, at);
+        struct sv text = sv_sub(word, at + 1, word.len);
+        word = sv_sub(word, 0, at);
         if (num_parse_u64(text, 0, LIMIT_GPUS - 1, &number) < 0)
             return false;
     }
-    *index = (uint32_t)number;
+    *out = (struct avoided_call){word, (uint32_t)number};
     return true;
 }
 
 static int take_avoided(const char *value, struct source_arguments *a)
 {
-    struct source_options *n = &a->nvml;
-    struct dcgm_source_options *d = &a->dcgm;
-    struct sv name;
-    uint32_t index;
-    if (!parse_avoided(value, &name, &index))
+    struct source_options *o = &a->common;
+    struct avoided_call call;
+    if (!parse_avoided(value, &call))
         return source_arguments_refuse("not a call of a GPU:", value);
-    if (n->avoided_count == ARRAY_SIZE(n->avoided) || d->avoided_count == ARRAY_SIZE(d->avoided))
+    if (o->avoided_count == ARRAY_SIZE(o->avoided))
         return source_arguments_refuse("too many calls to avoid:", value);
-    n->avoided[n->avoided_count++] = (struct nvml_avoided){name, index};
-    d->avoided[d->avoided_count++] = (struct dcgm_avoided){name, index};
+    o->avoided[o->avoided_count++] = call;
     return 0;
 }
 
@@ -70,8 +67,7 @@ static int take_skipped(const char *value, struct source_arguments *a)
     if (num_parse_u64(sv_sub(word, 0, equals == (size_t)-1 ? word.len : equals), 0, LIMIT_GPUS - 1,
                       &index) < 0)
         return source_arguments_refuse("not the index of a GPU:", value);
-    a->nvml.skipped |= UINT64_C(1) << index;
-    a->dcgm.skipped |= UINT64_C(1) << index;
+    a->common.skipped |= UINT64_C(1) << index;
     if (equals != (size_t)-1)
         a->nvml.skipped_bus_ids[index] = value + equals + 1;
     return 0;
@@ -94,7 +90,7 @@ static int take_common(const char *name, const char *value, struct source_argume
         return take_skipped(value, a);
     if (strcmp(name, "--library") != 0)
         return source_arguments_refuse("unknown option", name);
-    a->nvml.library = a->dcgm.library = value;
+    a->common.library = value;
     return 0;
 }
 

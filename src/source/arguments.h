@@ -3,11 +3,12 @@
 #pragma once
 
 #include "source/dcgm_source.h"
-#include "source/source.h"
+#include "source/nvml_source.h"
 
 struct source_arguments {
     enum frame_source source;
-    struct source_options nvml;
+    struct source_options common;
+    struct nvml_source_options nvml;
     struct dcgm_source_options dcgm;
     bool log_json, log_debug;
 };

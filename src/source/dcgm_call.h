@@ -4,38 +4,24 @@
 // DCGM_ST_FUNCTION_NOT_FOUND; one that crashed or hung the helpers before is DCGM_ST_NOT_SUPPORTED.
 #pragma once
 
-#include <string.h>
-
-#include "base/clock.h"
 #include "source/dcgm_library.h"
 
-#define DCGM_NO_GPU UINT32_MAX
+#define DCGM_NO_GPU DRIVER_NO_GPU
 
 static inline bool dcgm_is_avoided(const struct dcgm *d, uint32_t gpu, const char *name)
 {
-    for (uint32_t i = 0; i < d->avoided_count; i++) {
-        const struct dcgm_avoided *a = &d->avoided[i];
-        if ((a->gpu_index == DCGM_NO_GPU || a->gpu_index == gpu) &&
-            sv_equals(a->name, sv_from(name)))
-            return true;
-    }
-    return false;
+    return driver_call_is_avoided(d->avoided, d->avoided_count, gpu, name);
 }
 
 static inline void dcgm_call_enter(struct dcgm *d, uint32_t gpu, const char *name,
                                    size_t name_bytes)
 {
-    struct frame_call_page *page = d->page;
-    memcpy(page->call, name, name_bytes);
-    page->index = gpu;
-    page->calls = ++d->calls;
-    // Last, in release order: a watchdog that sees the time sees the call it belongs to.
-    __atomic_store_n(&page->entered_ns, clock_mono_ns(), __ATOMIC_RELEASE);
+    driver_call_enter(d->page, gpu, name, name_bytes, ++d->calls);
 }
 
 static inline dcgmReturn_t dcgm_call_leave(struct dcgm *d, dcgmReturn_t result)
 {
-    __atomic_store_n(&d->page->entered_ns, 0, __ATOMIC_RELEASE);
+    driver_call_leave(d->page);
     if (result == DCGM_ST_CONNECTION_NOT_VALID)
         d->lost = true;
     return result;

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/macros.h"
-#include "gpu/frame.h"
 #include "source/dcgm_abi.h"
+#include "source/driver_call.h"
 
 // X(member, (argument types), "symbol")
 #define DCGM_FUNCTIONS(X)                                                                          \
@@ -74,11 +74,6 @@ struct dcgm_functions {
     const dcgm_field_meta_t *(*DcgmFieldGetById)(unsigned short);
 };
 
-struct dcgm_avoided {
-    struct sv name;     // of the member
-    uint32_t gpu_index; // DCGM GPU id it is not made for; UINT32_MAX: for none at all
-};
-
 // The library of this process and the engine it talks to. Zeroed it is closed; page must point at a
 // call page.
 struct dcgm {
@@ -88,7 +83,7 @@ struct dcgm {
     dcgmHandle_t engine; // 0: none
     bool embedded;
     struct frame_call_page *page;
-    const struct dcgm_avoided *avoided; // borrowed; calls that are not made
+    const struct avoided_call *avoided; // borrowed; calls that are not made
     uint32_t avoided_count;
     uint32_t calls; // made so far
     bool lost;      // a call said that the connection or the engine is gone; dcgm_engine.h mends it

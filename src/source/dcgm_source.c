@@ -28,10 +28,8 @@
 #define FAILURES_MOST 5                // reads in a row before the engine is opened anew
 #define NEVER UINT64_MAX
 
-#define FIELD_HEALTH_STATUS (FIELD_EXP_FIRST + 2)
-#define FIELD_P2P_STATUS (FIELD_EXP_FIRST + 3)
-
 struct source {
+    const struct source_options *common;
     const struct dcgm_source_options *options;
     struct dcgm d;
     struct dcgm_devices devices;
@@ -120,8 +118,8 @@ static bool check_engine(struct source *s)
 // The engine is made to do what is wanted of it.
 static void apply(struct source *s)
 {
-    bool verdicts = dcgm_watch_wants(s->watch, FIELD_HEALTH_STATUS);
-    bool peers = dcgm_watch_wants(s->watch, FIELD_P2P_STATUS);
+    bool verdicts = dcgm_watch_wants(s->watch, FIELD_EXP_HEALTH);
+    bool peers = dcgm_watch_wants(s->watch, FIELD_EXP_P2P);
     s->apply_ns = NEVER;
     if (s->wish.watch_id == 0)
         return; // nothing is wanted yet
@@ -165,7 +163,7 @@ static bool open_library(struct source *s)
     struct error err = ERROR_INIT;
     if (s->d.library)
         return true;
-    int rc = dcgm_open(&s->d, s->options->library, &err);
+    int rc = dcgm_open(&s->d, s->common->library, &err);
     if (rc == 0)
         return true;
     log_debug("no DCGM", LOG_STR("reason", err.text), LOG_LIMIT("library"));
@@ -384,18 +382,20 @@ static uint64_t due_ns(const struct source *s)
     return due;
 }
 
-static int init(struct source *s, const struct dcgm_source_options *options)
+static int init(struct source *s, const struct source_options *common,
+                const struct dcgm_source_options *options)
 {
     *s = (struct source){
+        .common = common,
         .options = options,
         .extra = BUF_INIT(LIMIT_FRAME_BYTES + sizeof(struct frame_header)),
         .apply_ns = NEVER,
     };
-    s->d.page = options->page;
-    s->d.avoided = options->avoided;
-    s->d.avoided_count = options->avoided_count;
-    s->devices.skipped = options->skipped;
-    exporter_socket_init(&s->exporter, options->socket_fd, options->page);
+    s->d.page = common->page;
+    s->d.avoided = common->avoided;
+    s->d.avoided_count = common->avoided_count;
+    s->devices.skipped = common->skipped;
+    exporter_socket_init(&s->exporter, common->socket_fd, common->page);
     // Names are looked up here and in libdcgm; the exporter ends a helper whose calls take 10 s.
     (void)setenv("RES_OPTIONS", "timeout:1 attempts:2", 0);
     if (dcgm_watch_new(&s->d, &s->devices, &s->watch) < 0 ||
@@ -429,14 +429,14 @@ static void run(struct source *s)
     }
 }
 
-int dcgm_source_run(const struct dcgm_source_options *options)
+int dcgm_source_run(const struct source_options *common, const struct dcgm_source_options *options)
 {
     static struct source source; // one a process
     struct source *s = &source;
     int rc = options->log_level ? dcgm_log_start(options->log_level) : 0;
     if (rc < 0)
         log_warn("log of DCGM is not followed", LOG_ERRNO(rc));
-    if (init(s, options) < 0)
+    if (init(s, common, options) < 0)
         exporter_socket_end_without_memory(&s->exporter);
     else
         run(s);

@@ -5,17 +5,12 @@
 #pragma once
 
 #include "source/dcgm_engine.h"
+#include "source/source.h"
 
 struct dcgm_source_options {
-    const char *library; // NULL or "": search
     struct dcgm_engine_options engine;
-    struct dcgm_avoided avoided[64];
-    uint32_t avoided_count;
-    uint64_t skipped;      // bit per GPU id
     const char *log_level; // of DCGM itself (__DCGM_DBG_LVL), NULL: none
-    int socket_fd;
-    struct frame_call_page *page;
 };
 
-// As source_run.
-int dcgm_source_run(const struct dcgm_source_options *options);
+// As nvml_source_run.
+int dcgm_source_run(const struct source_options *common, const struct dcgm_source_options *options);

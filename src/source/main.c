@@ -71,9 +71,9 @@ int main(int argc, char **argv)
         return source_arguments_refuse("descriptor is not a socket:", "3");
     if (is_orphan())
         return 0;
-    a->nvml.socket_fd = a->dcgm.socket_fd = FRAME_SOCKET_FD;
-    a->nvml.page = a->dcgm.page = map_page();
-    if (!a->nvml.page)
+    a->common.socket_fd = FRAME_SOCKET_FD;
+    a->common.page = map_page();
+    if (!a->common.page)
         return source_arguments_refuse("descriptor is not a call page:", "4");
     tidy_descriptors();
     log_setup(a->log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
@@ -82,5 +82,6 @@ int main(int argc, char **argv)
     // another.
     process_set_oom_score_adj(500);
     (void)mallopt(M_ARENA_MAX, 1);
-    return a->source == FRAME_SOURCE_DCGM ? dcgm_source_run(&a->dcgm) : source_run(&a->nvml);
+    return a->source == FRAME_SOURCE_DCGM ? dcgm_source_run(&a->common, &a->dcgm)
+                                          : nvml_source_run(&a->common, &a->nvml);
 }

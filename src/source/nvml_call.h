@@ -5,12 +5,9 @@
 // NVML_ERROR_AVOIDED.
 #pragma once
 
-#include <string.h>
-
-#include "base/clock.h"
 #include "source/nvml_library.h"
 
-#define NVML_NO_GPU UINT32_MAX
+#define NVML_NO_GPU DRIVER_NO_GPU
 #define NVML_ERROR_AVOIDED ((nvmlReturn_t)-1) // not one of NVML's
 
 static inline bool nvml_is_missing(nvmlReturn_t result)
@@ -20,29 +17,18 @@ static inline bool nvml_is_missing(nvmlReturn_t result)
 
 static inline bool nvml_is_avoided(const struct nvml *n, uint32_t gpu_index, const char *name)
 {
-    for (uint32_t i = 0; i < n->avoided_count; i++) {
-        const struct nvml_avoided *a = &n->avoided[i];
-        if ((a->gpu_index == NVML_NO_GPU || a->gpu_index == gpu_index) &&
-            sv_equals(a->name, sv_from(name)))
-            return true;
-    }
-    return false;
+    return driver_call_is_avoided(n->avoided, n->avoided_count, gpu_index, name);
 }
 
 static inline void nvml_call_enter(struct nvml *n, uint32_t gpu_index, const char *name,
                                    size_t name_bytes)
 {
-    struct frame_call_page *page = n->page;
-    memcpy(page->call, name, name_bytes);
-    page->index = gpu_index;
-    page->calls = ++n->calls;
-    // Last, in release order: a watchdog that sees the time sees the call it belongs to.
-    __atomic_store_n(&page->entered_ns, clock_mono_ns(), __ATOMIC_RELEASE);
+    driver_call_enter(n->page, gpu_index, name, name_bytes, ++n->calls);
 }
 
 static inline nvmlReturn_t nvml_call_leave(struct nvml *n, nvmlReturn_t result)
 {
-    __atomic_store_n(&n->page->entered_ns, 0, __ATOMIC_RELEASE);
+    driver_call_leave(n->page);
     return result;
 }
 

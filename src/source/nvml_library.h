@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/sv.h"
 #include "base/macros.h"
-#include "gpu/frame.h"
 #include "source/nvml_abi.h"
+#include "source/driver_call.h"
 
 // X(member, arguments, names newest first...). The header nvml.h hides the suffixes behind macros;
 // the library's unsuffixed symbols are the oldest generation, whose structs are smaller.
@@ -163,11 +163,6 @@ struct nvml_functions {
     } generation;
 };
 
-struct nvml_avoided {
-    struct sv name;     // of the member
-    uint32_t gpu_index; // UINT32_MAX: all
-};
-
 // The library of this process. Zeroed it is closed; page must point at a call page (an own one will
 // do).
 struct nvml {
@@ -175,7 +170,7 @@ struct nvml {
     bool initialised;
     struct nvml_functions fn;
     struct frame_call_page *page;
-    const struct nvml_avoided *avoided; // borrowed; calls that are not made
+    const struct avoided_call *avoided; // borrowed; calls that are not made
     uint32_t avoided_count;
     uint32_t calls; // made so far
     // What the driver was found to lack, forgotten when the library is closed.

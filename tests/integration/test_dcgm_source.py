@@ -478,7 +478,7 @@ def test_without_the_option_nothing_of_dcgms_log_is_asked_for():
     (["dcgm", *["--connect", "a"] * 9], "too many addresses: 'a'"),
     (["dcgm", "--skip", "64"], "not the index of a GPU: '64'"),
     (["nvml", "--embed", "yes"], "unknown option '--embed'"),
-    (["dcgm"], "descriptor 3 is not a socket"),
+    (["dcgm"], "descriptor is not a socket: '3'"),
 ])
 def test_a_wrong_command_line_is_refused(arguments, text):
     done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=20, check=False,

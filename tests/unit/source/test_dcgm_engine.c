@@ -119,7 +119,7 @@ static void a_function_that_is_missing_costs_itself_alone(void **state)
 
 static void a_call_to_avoid_is_not_made(void **state)
 {
-    const struct dcgm_avoided avoided[] = {{SV("dcgmGetAllDevices"), UINT32_MAX},
+    const struct avoided_call avoided[] = {{SV("dcgmGetAllDevices"), UINT32_MAX},
                                            {SV("dcgmDisconnect"), 3}};
     struct fixture f;
     unsigned int ids[DCGM_MAX_NUM_DEVICES];

@@ -3,7 +3,7 @@
 // *_ns; the loop waits for the socket or the earliest of them and then does what is due, events
 // before samples, so that a sample knows the XIDs that came before it. The driver is opened and
 // closed only in open_driver and close_driver.
-#include "source/source.h"
+#include "source/nvml_source.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,8 @@
 #define NEVER UINT64_MAX
 
 struct source {
-    const struct source_options *options;
+    const struct source_options *common;
+    const struct nvml_source_options *options;
     struct nvml n;
     struct nvml_system system;
     struct nvml_devices devices;
@@ -184,7 +185,7 @@ static void open_driver(struct source *s)
     struct error err = ERROR_INIT;
     const char *text = "";
     if (!s->n.handle) {
-        int rc = nvml_open(&s->n, s->options->library, &err);
+        int rc = nvml_open(&s->n, s->common->library, &err);
         if (rc < 0) {
             give_up(s, rc == -ENOENT ? FRAME_STATE_NO_LIBRARY : FRAME_STATE_FAILED, NVML_SUCCESS,
                     err.text);
@@ -317,7 +318,7 @@ static void start_kmsg(struct source *s, uint64_t after)
     const struct kmsg_options options = {
         .path = s->options->kmsg_path,
         .after = after,
-        .told_seq = &s->options->page->kmsg_seq,
+        .told_seq = &s->common->page->kmsg_seq,
     };
     int rc = kmsg_reader_start(&s->kmsg, &options, &s->board);
     if (rc < 0)
@@ -419,14 +420,15 @@ static uint64_t due_ns(struct source *s)
     return due;
 }
 
-static void init(struct source *s, const struct source_options *options)
+static void init(struct source *s, const struct source_options *common,
+                 const struct nvml_source_options *options)
 {
-    *s = (struct source){.options = options};
-    exporter_socket_init(&s->exporter, options->socket_fd, options->page);
-    s->n.page = options->page;
-    s->n.avoided = options->avoided;
-    s->n.avoided_count = options->avoided_count;
-    s->devices.skipped = options->skipped;
+    *s = (struct source){.common = common, .options = options};
+    exporter_socket_init(&s->exporter, common->socket_fd, common->page);
+    s->n.page = common->page;
+    s->n.avoided = common->avoided;
+    s->n.avoided_count = common->avoided_count;
+    s->devices.skipped = common->skipped;
     s->devices.skipped_bus_ids = options->skipped_bus_ids;
     xid_board_init(&s->board, &s->exporter.output);
     sampler_init(&s->sampler);
@@ -440,11 +442,11 @@ static void init(struct source *s, const struct source_options *options)
     s->walk_ns = clock_mono_ns() + WALK_PERIOD_NS;
 }
 
-int source_run(const struct source_options *options)
+int nvml_source_run(const struct source_options *common, const struct nvml_source_options *options)
 {
     static struct source source; // one a process; too large for the stack
     struct source *s = &source;
-    init(s, options);
+    init(s, common, options);
     exporter_socket_send_hello(&s->exporter, FRAME_SOURCE_NVML);
     start_kmsg(s, options->kmsg_after);
     s->channels_ns = clock_mono_ns() + CHANNELS_NS;
