@@ -187,6 +187,10 @@ int sim_parse_health_system(struct sv text, uint32_t *out, struct error *err)
             return 0;
         }
     }
+    if (sv_equals(text, SV("ALL"))) { // the GPU as a whole
+        *out = UINT32_MAX;
+        return 0;
+    }
     return error_set(err, -EINVAL, "no health system '%.*s'", SV_FMT(text));
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """dcgm-exporter's own counters (DCGM_EXP_*) on a simulated node: XIDs and clock events within a window and since the
 start, NVLink peers, health verdicts."""
+import contextlib
 import os
 import signal
 
@@ -222,3 +223,93 @@ def test_health_ends_with_the_engine_and_comes_back_with_it(counters):
             assert page.samples(XIDS)  # NVML's
             node.start_engine(listen=engine.address)
             exporter.page_when(lambda p: verdicts(p) == WELL, 60, "all is well again")
+
+
+# --- From DCGM alone ---
+
+TWO_GPUS = """\
+driver: {version: 570.124.06, cuda: 12080}
+models: models.yaml
+gpus:
+  - {model: h100, uuid: GPU-00000000-0000-0000-0000-000000000000, bus_id: "00000000:1B:00.0"}
+  - {model: h100, uuid: GPU-00000000-0000-0000-0000-000000000001, bus_id: "00000000:1C:00.0"}
+"""
+
+
+@contextlib.contextmanager
+def dcgm_alone(library, counters, *before):
+    """Two linked GPUs that only a running host engine tells of; before: verbs of the node. Yields (node, exporter)."""
+    with run_node.SimNode(text=f"{TWO_GPUS}dcgm: {{library: {library}, engine: running}}\n") as node:
+        for gpu in (0, 1):
+            node.set(f"gpu{gpu}.clocks_event_reasons", "0")
+        for verb in before:
+            node.command(verb)
+        with exporter_at(node, "--source=dcgm", "-r", node.engine.address, "-c", "200", kubernetes=False,
+                         counters=counters) as exporter:
+            exporter.page_when(lambda p: len(p.samples(UTIL)) == 2 and len(p.samples(XIDS)) == 2, 20, "both GPUs")
+            yield node, exporter
+
+
+def source_of(page, family):
+    return {l["source"] for l, _ in page.samples("podgpu_exporter_field_source_info") if l["field"] == family}
+
+
+@pytest.mark.parametrize("library", [4, 3])
+def test_dcgm_alone_counts_xids_and_a_blank_is_none(library, counters):
+    with dcgm_alone(library, counters) as (node, exporter):
+        for gpu, code in ((0, 42), (0, 42), (0, 46), (1, 42), (1, 46), (1, 46), (1, 46)):
+            node.command(f"dcgm xid gpu={gpu} code={code}")
+        want = {(0, "42"): 2, (0, "46"): 1, (1, "42"): 1, (1, "46"): 3}
+        page = exporter.page_when(lambda p: rows(p, XIDS, "xid") == want, 20, "counts")
+        assert rows(page, XID_TOTAL, "xid") == want
+        assert source_of(page, XIDS) == source_of(page, XID_TOTAL) == {"dcgm"}
+        node.command("dcgm set gpu0.230=blank")
+        node.command("dcgm xid gpu=1 code=79")
+        page = exporter.page_when(lambda p: (1, "79") in rows(p, XIDS, "xid"), 20, "one more")
+        assert rows(page, XIDS, "xid") == {**want, (1, "79"): 1}
+
+
+@pytest.mark.parametrize("library", [4, 3])
+def test_dcgm_alone_counts_clock_events(library, counters):
+    with dcgm_alone(library, counters) as (node, exporter):
+        page = exporter.page_when(lambda p: not p.samples(CLOCKS), 10, "no reason is set")
+        node.set("gpu0.clocks_event_reasons", str(0x24))
+        node.set("gpu1.clocks_event_reasons", str(0xc0))
+        keys = {(0, "power_cap"), (0, "sw_thermal"), (1, "hw_thermal"), (1, "hw_power_brake")}
+        page = exporter.page_when(lambda p: set(rows(p, CLOCKS, "clock_event")) == keys and
+                                  min(rows(p, CLOCKS, "clock_event").values()) >= 3, 20, "samples are counted")
+        counts = rows(page, CLOCKS, "clock_event")
+        assert counts[0, "power_cap"] == counts[0, "sw_thermal"] and counts[1, "hw_thermal"] == counts[1, "hw_power_brake"]
+        assert rows(page, CLOCK_TOTAL, "clock_event") == dict.fromkeys(keys, 1)
+        assert source_of(page, CLOCKS) == source_of(page, CLOCK_TOTAL) == {"dcgm"}
+
+
+@pytest.mark.parametrize("library", [4, 3])
+def test_dcgm_alone_gives_verdicts_of_both_gpus(library, counters):
+    with dcgm_alone(library, counters, "dcgm health gpu=1 system=ALL code=120") as (_, exporter):
+        page = exporter.page_when(lambda p: verdicts(p, 0) == WELL and verdicts(p, 1) == ill("ALL", "DCGM_FR_FALLEN_OFF_BUS", 20),
+                                  40, "verdicts")
+        assert source_of(page, HEALTH) == {"dcgm"}
+
+
+def test_dcgm_alone_tells_of_peers_from_4_on(counters):
+    with dcgm_alone(4, counters, "dcgm peer gpu1 gpu0 1") as (_, exporter):
+        page = exporter.page_when(lambda p: pairs(p) == {(0, 1): ("OK", 0), (1, 0): ("ChipsetNotSupported", 1)}, 80, "peers")
+        assert source_of(page, PEERS) == {"dcgm"}
+    with dcgm_alone(3, counters) as (_, exporter):
+        page = exporter.page_when(lambda p: reasons(p, PEERS), 40, "the reason")
+        assert reasons(page, PEERS) == {("0", "no_data"), ("1", "no_data")} and not page.samples(PEERS)
+
+
+@pytest.mark.parametrize("call", ["dcgmGetValuesSince_v2", "dcgmHealthCheck"])
+def test_a_call_that_fails_costs_its_own_family_and_no_page(call, counters):
+    """Where dcgm-exporter answers 500."""
+    with dcgm_alone(4, counters, f"fault {call} return=-3") as (node, exporter):
+        wait_until(lambda: node.node.calls(call) > 0, 20, "the call failed")
+        page = exporter.page_when(lambda p: len(p.samples(UTIL)) == 2, 20, "values")
+        assert len(page.samples(HEALTH)) == 0 or call != "dcgmHealthCheck"
+        node.clear_faults()
+        calls = node.node.calls("dcgmGetValuesSince_v2")  # what is there at the first answer is history
+        wait_until(lambda: node.node.calls("dcgmGetValuesSince_v2") > calls + 1, 20, "XIDs are looked for")
+        node.command("dcgm xid gpu=0 code=79")
+        exporter.page_when(lambda p: rows(p, XIDS, "xid").get((0, "79")) == 1 and verdicts(p) == WELL, 60, "all is back")
