@@ -35,6 +35,15 @@ static void log_profiling(const struct frame_state *logged, const struct frame_s
                  LOG_LIMIT("profiling"));
 }
 
+// A node without DCGM, of which nobody said that it has one, is no fault.
+static enum log_level missing_level(const struct app_source *s, const struct frame_state *state)
+{
+    const struct exporter_options *o = s->app->options;
+    bool is_expected = o->source == SOURCE_CHOICE_DCGM || o->flags.remote_hostengine_given ||
+                       o->flags.dcgm_library[0] != '\0';
+    return state->code == FRAME_STATE_NO_LIBRARY && !is_expected ? LOG_LEVEL_INFO : LOG_LEVEL_WARN;
+}
+
 static void log_state_dcgm(struct app_source *s, const struct frame_state *state)
 {
     const struct frame_state *logged = &s->logged_state;
@@ -46,9 +55,9 @@ static void log_state_dcgm(struct app_source *s, const struct frame_state *state
                      LOG_STR("library", state->library_path));
         log_profiling(logged, state);
     } else if (first || state->code != logged->code) {
-        log_warn("no dcgm host engine for now", LOG_STR("source", "dcgm"),
-                 LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
-                 LOG_LIMIT(frame_state_text(state->code)));
+        log_at(missing_level(s, state), "no dcgm host engine for now", LOG_STR("source", "dcgm"),
+               LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
+               LOG_LIMIT(frame_state_text(state->code)));
     }
 }
 

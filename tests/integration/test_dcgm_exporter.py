@@ -3,10 +3,12 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 
 import pytest
 
-from harness import SLOW, exporter_at, exporter_on, wait_until
+from harness import BUILD, SLOW, exporter_at, exporter_on, wait_until
+from measure import memory_kib
 
 UP = "podgpu_exporter_source_up"
 STATE = "podgpu_exporter_source_state_info"
@@ -122,9 +124,15 @@ def test_without_the_library_the_reason_is_told_and_nothing_else_suffers():
         reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
                    if l["field"].startswith("DCGM_FI_PROF")}
         assert reasons == {"needs_gpm"}
-        assert exporter.log.count('msg="no dcgm host engine for now"') == 1
+        assert exporter.log.count('level=INFO msg="no dcgm host engine for now"') == 1 and "level=WARN" not in exporter.log
         status, _, text = exporter.get("/readyz")
         assert status == 200 and "[+] source dcgm: " in text
+
+
+def test_a_library_that_was_asked_for_and_is_not_there_is_warned_of():
+    for asked in (["--source=dcgm"], ["-r", "127.0.0.1:1"], ["--dcgm-library=/nonexistent/libdcgm.so.4"]):
+        with exporter_on("post", *asked, kubernetes=False) as (_, exporter):
+            wait_until(lambda: 'level=WARN msg="no dcgm host engine for now"' in exporter.log, 20, "a warning")
 
 
 # --- A running engine ---
@@ -139,6 +147,52 @@ def test_a_given_engine_is_used_and_none_is_embedded(major):
             assert f"engine={engine.address}" in exporter.log
             words = pathlib.Path(f"/proc/{exporter.helper_pid('dcgm')}/cmdline").read_text().split("\0")
             assert "--embed" not in words and engine.address in words
+
+
+def test_without_an_address_engines_that_run_are_tried_before_one_is_embedded():
+    with exporter_on("post-dcgm") as (node, exporter):
+        with_prof(exporter)
+        words = pathlib.Path(f"/proc/{exporter.helper_pid('dcgm')}/cmdline").read_text().split("\0")
+        connects = [words[i + 1] for i, word in enumerate(words) if word == "--connect"]
+        assert connects == ["unix:///tmp/nv-hostengine", "localhost:5555"]
+        assert words[words.index("--embed") + 1] == "yes"
+
+
+@pytest.mark.parametrize("behave", ["close", "garbage", "mute"])
+def test_none_is_embedded_beside_somebody_who_listens_and_nvml_goes_on(behave):
+    """Whoever listens at the address is taken to have the profiling counters."""
+    import run_node
+    with run_node.SimNode(text=scenario()) as node:
+        engine = node.start_engine(behave=behave)
+        with exporter_at(node, "-r", engine.address, "-c", "200") as exporter:
+            page = exporter.page_when(lambda p: p.samples(TEMP) and any(
+                l["source"] == "dcgm" and l["state"] == "failed" for l, _ in p.samples(STATE)), 20, "told")
+            assert prof(page) == set() and page.value(UP, source="nvml") == 1
+            reasons = {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
+                       if l["field"] in PROF}
+            assert reasons == {"not_connected"}
+            assert node.node.calls("dcgmStartEmbedded_v2") == 0
+
+
+def test_counters_of_another_owner_are_not_taken():
+    """DCGM says so; what is no profiling field is there."""
+    text = scenario().replace("engine: none", "engine: none, owner: in_use")
+    with exporter_on("in use", "--source=dcgm", "-c", "200", text=text) as (_, exporter):
+        def told(page):
+            return page.samples(TEMP) and {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
+                                           if l["field"] in PROF} == {"in_use"}
+        assert prof(exporter.page_when(told, 20, "the reason")) == set()
+        assert 'msg="profiling fields are not to be had"' in exporter.log
+
+
+@pytest.mark.parametrize("flags, helpers", [((), {"dcgm"}), (("--source=auto",), {"dcgm"}), (("-k",), {"nvml", "dcgm"}),
+                                            (("--source=nvml",), {"nvml"})])
+def test_outside_kubernetes_another_machines_engine_is_the_only_source(flags, helpers):
+    """vsock://2 is the machine below this one: not loopback, and asked without a network."""
+    with exporter_on("post-dcgm", "-r", "vsock://2:5555", *flags, kubernetes=False) as (_, exporter):
+        page = exporter.page_when(lambda p: {l["source"] for l, _ in p.samples(UP)} == helpers, 20, "the sources")
+        wait_until(lambda: exporter.helpers().keys() == helpers, 20, "the helpers")
+        assert bool(page.samples(TEMP)) == ("nvml" in helpers) or exporter.page_when(lambda p: p.samples(TEMP), 20, "NVML's")
 
 
 def test_a_given_unix_socket_is_used(tmp_path):
@@ -171,6 +225,59 @@ def test_an_engine_that_is_killed_and_restarted_costs_only_dcgms_families():
             assert page.value("podgpu_exporter_helper_starts_total", source="dcgm") == 1
             assert page.value("podgpu_exporter_errors_total", source="dcgm", code="crashed") == 0
             assert exporter.log.count('msg="dcgm host engine is in use"') >= 2
+
+
+class Scraper(threading.Thread):
+    """Scrapes without a pause until it is stopped; counts the pages and those without NVML's families."""
+
+    def __init__(self, exporter):
+        super().__init__(daemon=True)
+        self.exporter, self.ending, self.pages, self.bad = exporter, threading.Event(), 0, []
+
+    def run(self):
+        while not self.ending.wait(0.02):
+            try:
+                page = self.exporter.page()
+                if not page.samples(TEMP) or page.value(UP, source="nvml") != 1:
+                    self.bad.append(page.text[:400])
+            except (AssertionError, OSError) as error:
+                self.bad.append(repr(error))
+            self.pages += 1
+
+
+def footprint(exporter):
+    """(descriptors, KiB) of the exporter and its helpers."""
+    pids = [exporter.pid, *exporter.helpers().values()]
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids), sum(memory_kib(pid, "Anonymous") for pid in pids)
+
+
+@pytest.mark.faults
+def test_engines_come_and_go_under_scrapes_and_nothing_leaks():
+    """A hundred times under AddressSanitizer: NVML's families are on every page, DCGM's stop and are back."""
+    import run_node
+    cycles = 100 if BUILD.name == "asan" else 10
+    with run_node.SimNode(text=scenario(["a10g"] * 4)) as node:
+        address = node.start_engine().address
+        with exporter_at(node, "-r", address, "-c", "100") as exporter:
+            with_prof(exporter)
+            scraper = Scraper(exporter)
+            scraper.start()
+            for cycle in range(cycles):
+                node.engine.kill()
+                exporter.page_when(lambda p: prof(p) == set() and p.value(UP, source="dcgm") == 0, BACK_S, "they stop")
+                node.start_engine(listen=address)
+                exporter.page_when(has_prof, BACK_S, f"they are back, cycle {cycle}")
+                if cycle == cycles // 5:
+                    early = footprint(exporter)
+            late = footprint(exporter)
+            scraper.ending.set()
+            scraper.join(20 * SLOW)
+            assert scraper.bad == [] and scraper.pages > cycles
+            page = exporter.page()
+            assert page.value("podgpu_exporter_helper_starts_total", source="dcgm") == 1
+            assert late[0] <= early[0] + 4  # connections of scrapes that are under way
+            assert late[1] <= early[1] + (1024 if SLOW == 1 else 65536), (early, late)
+        assert "Sanitizer" not in exporter.log
 
 
 def test_dcgms_helper_that_is_killed_is_replaced_and_nvml_goes_on():
