@@ -26,7 +26,8 @@ struct inventory_value *inventory_values_new(size_t count)
     return values;
 }
 
-void inventory_value_clear(struct inventory *inv, struct inventory_value *v)
+// Frees a text; the value becomes unknown.
+static void value_clear(struct inventory *inv, struct inventory_value *v)
 {
     if (v->type == FRAME_VALUE_STRING) {
         inv->string_bytes -= strlen(v->value.string) + 1;
@@ -38,7 +39,7 @@ void inventory_value_clear(struct inventory *inv, struct inventory_value *v)
 void inventory_entity_deinit(struct inventory *inv, struct inventory_entity *e)
 {
     for (size_t i = 0; e->values && i < inv->field_count; i++)
-        inventory_value_clear(inv, &e->values[i]);
+        value_clear(inv, &e->values[i]);
     free(e->values);
     free(e->xids);
 }
@@ -47,7 +48,7 @@ void inventory_entity_clear_readings(struct inventory *inv, struct inventory_ent
 {
     for (size_t i = 0; i < inv->field_count; i++) {
         if (!inv->labels[i])
-            inventory_value_clear(inv, &e->values[i]);
+            value_clear(inv, &e->values[i]);
     }
 }
 
@@ -135,7 +136,7 @@ static void field_set_move_values(struct field_set *s, struct inventory *inv, si
             if (stays)
                 s->values[i][to] = *old;
             else
-                inventory_value_clear(inv, old);
+                value_clear(inv, old);
         }
         if (stays)
             s->labels[to] = inv->labels[from];
@@ -279,7 +280,7 @@ static int store_record(struct inventory *inv, struct inventory_entity *e, size_
         inv->labels[field] || v->type == FRAME_VALUE_STRING || next.type == FRAME_VALUE_STRING;
     if (shows && !value_equals(v, &next))
         inv->layout++;
-    inventory_value_clear(inv, v);
+    value_clear(inv, v);
     *v = next;
     return err;
 }
@@ -440,7 +441,7 @@ static void end_values(struct inventory *inv)
             struct inventory_value *v = &inv->entities[i].values[f];
             if (inv->labels[f] && v->type != FRAME_VALUE_NONE)
                 continue;
-            inventory_value_clear(inv, v);
+            value_clear(inv, v);
             v->status = FRAME_NOT_CONNECTED;
         }
     }

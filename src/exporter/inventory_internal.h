@@ -23,8 +23,6 @@ void inventory_tables_clear(struct inventory *inv);
     ((struct inventory_value){.status = FRAME_NO_DATA, .type = FRAME_VALUE_NONE})
 // count of them on the heap, or NULL; never NULL for a count of 0.
 struct inventory_value *inventory_values_new(size_t count);
-// Frees a text; the value becomes unknown.
-void inventory_value_clear(struct inventory *inv, struct inventory_value *v);
 // The newest XID code that concerns the entity: its own, its board's, for a board those of its
 // instances; NULL: none is known.
 const struct inventory_value *inventory_last_xid_find(const struct inventory *inv,

@@ -254,7 +254,6 @@ void render_labels_add_device(const struct render_input *in, const struct invent
 void render_labels_add_model(const struct render_input *in, const struct inventory_entity *gpu,
                              struct buf *out);
 
-// --- render_layout.c ---
 // --- render_choice.c ---
 // Positions of the devices that -d, -s and -p choose, a group each, in page order, as in struct
 // render_sample. Says in the layout what was not found, which devices podgpu_gpu_* shows, and what

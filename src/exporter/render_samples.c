@@ -67,32 +67,35 @@ static int seen_before(struct work *w, const struct render_samples *list, struct
     return 0;
 }
 
+// Room for one more item of size bytes in *items.
+static int reserve(void *items, size_t *capacity, size_t count, size_t size)
+{
+    void **at = items;
+    if (count < *capacity)
+        return 0;
+    size_t more = *capacity ? *capacity * 2 : 16;
+    void *fresh = realloc(*at, more * size);
+    if (!fresh)
+        return -ENOMEM;
+    *at = fresh;
+    *capacity = more;
+    return 0;
+}
+
 static int samples_push(struct render_samples *list, const struct render_sample *sample)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 16;
-        struct render_sample *items = realloc(list->items, capacity * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        list->items = items;
-        list->capacity = capacity;
-    }
-    list->items[list->count++] = *sample;
-    return 0;
+    int r = reserve(&list->items, &list->capacity, list->count, sizeof(*sample));
+    if (r == 0)
+        list->items[list->count++] = *sample;
+    return r;
 }
 
 static int exp_push(struct render_exp_samples *list, const struct render_exp_sample *sample)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 16;
-        struct render_exp_sample *items = realloc(list->items, capacity * sizeof(*items));
-        if (!items)
-            return -ENOMEM;
-        list->items = items;
-        list->capacity = capacity;
-    }
-    list->items[list->count++] = *sample;
-    return 0;
+    int r = reserve(&list->items, &list->capacity, list->count, sizeof(*sample));
+    if (r == 0)
+        list->items[list->count++] = *sample;
+    return r;
 }
 
 // The same subject once more for each of dcgm-exporter's own counters that are asked for and whose
