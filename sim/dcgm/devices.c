@@ -5,20 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
+static dcgmReturn_t list_gpus(const struct call *c, unsigned int *ids, int *count)
+{
+    NEED(ids && count);
+    *count = (int)entity_list(c->node, SIM_ENTITY_GPU, c->t, ids, 32);
+    return ST_OK;
+}
+
 API(dcgmGetAllDevices, dcgmHandle_t handle, unsigned int *ids, int *count)
 {
     CALL_AT(handle);
-    NEED(ids && count);
-    *count = (int)entity_list(c.node, SIM_ENTITY_GPU, c.t, ids, 32);
-    return ST_OK;
+    return list_gpus(&c, ids, count);
 }
 
 API(dcgmGetAllSupportedDevices, dcgmHandle_t handle, unsigned int *ids, int *count)
 {
     CALL_AT(handle);
-    NEED(ids && count);
-    *count = (int)entity_list(c.node, SIM_ENTITY_GPU, c.t, ids, 32);
-    return ST_OK;
+    return list_gpus(&c, ids, count);
 }
 
 API(dcgmGetEntityGroupEntities, dcgmHandle_t handle, int entity, unsigned int *ids, int *count,
@@ -175,26 +178,15 @@ API(dcgmGetGpuInstanceHierarchy, dcgmHandle_t handle, dcgmMigHierarchy_v2 *out)
 
 // --- Links ---
 
-static void fill_gpu_links(const struct sim_node *n, unsigned int id, gpu_link_status *out)
+// States of the links of a GPU (its index in the node) or of a switch.
+static void fill_links(const struct sim_node *n, enum sim_entity owner, uint32_t id, int *out,
+                       uint32_t count)
 {
-    out->entityId = id;
-    memset(out->linkState, 0, sizeof(out->linkState));
+    memset(out, 0, count * sizeof(*out));
     for (uint32_t i = 0; i < n->dcgm.link_count; i++) {
         const struct sim_link *l = &n->dcgm.links[i];
-        if (l->owner == SIM_ENTITY_GPU && l->id == n->dcgm.order[id] && l->index < LINKS_OF_GPU)
-            out->linkState[l->index] = (int)atomic_load(&l->state);
-    }
-}
-
-static void fill_switch_links(const struct sim_node *n, unsigned int id,
-                              dcgmNvLinkNvSwitchLinkStatus_t *out)
-{
-    out->entityId = id;
-    memset(out->linkState, 0, sizeof(out->linkState));
-    for (uint32_t i = 0; i < n->dcgm.link_count; i++) {
-        const struct sim_link *l = &n->dcgm.links[i];
-        if (l->owner == SIM_ENTITY_SWITCH && l->id == id && l->index < LINKS_OF_SWITCH)
-            out->linkState[l->index] = (int)atomic_load(&l->state);
+        if (l->owner == owner && l->id == id && l->index < count)
+            out[l->index] = (int)atomic_load(&l->state);
     }
 }
 
@@ -205,11 +197,17 @@ API(dcgmGetNvLinkLinkStatus, dcgmHandle_t handle, dcgmNvLinkStatus *out)
     if (out->version != WORD(dcgmNvLinkStatus, LINK_STATUS_VERSION))
         return ST_VER_MISMATCH;
     out->numGpus = c.node->gpu_count;
-    for (unsigned int i = 0; i < c.node->gpu_count; i++)
-        fill_gpu_links(c.node, i, &out->gpus[i]);
+    for (unsigned int i = 0; i < c.node->gpu_count; i++) {
+        out->gpus[i].entityId = i;
+        fill_links(c.node, SIM_ENTITY_GPU, c.node->dcgm.order[i], out->gpus[i].linkState,
+                   LINKS_OF_GPU);
+    }
     out->numNvSwitches = c.node->dcgm.switch_count;
-    for (unsigned int i = 0; i < c.node->dcgm.switch_count; i++)
-        fill_switch_links(c.node, c.node->dcgm.switches[i], &out->nvSwitches[i]);
+    for (unsigned int i = 0; i < c.node->dcgm.switch_count; i++) {
+        unsigned int id = c.node->dcgm.switches[i];
+        out->nvSwitches[i].entityId = id;
+        fill_links(c.node, SIM_ENTITY_SWITCH, id, out->nvSwitches[i].linkState, LINKS_OF_SWITCH);
+    }
     return ST_OK;
 }
 

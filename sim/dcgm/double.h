@@ -46,7 +46,6 @@ struct cell {
     uint64_t start_ns;           // of the watch; real time, like the next two
     uint64_t last_ns, before_ns; // of the last sample and the one before it
     uint64_t samples;
-    double keep_s; // how long samples are kept, 0: no limit
 };
 
 struct watch {

@@ -65,7 +65,6 @@ void cell_advance(const struct connection *at, struct cell *cell, uint64_t now_n
 
 struct wish {
     uint64_t period_ns;
-    double keep_s;
     bool again; // the same watch with other numbers
 };
 
@@ -89,8 +88,7 @@ static int add_cell(struct call *c, dcgmGroupEntityPair_t e, uint16_t field, con
                           .used = true,
                           .watches = 1,
                           .period_ns = w->period_ns,
-                          .start_ns = c->now_ns,
-                          .keep_s = w->keep_s};
+                          .start_ns = c->now_ns};
     return ST_OK;
 }
 
@@ -196,7 +194,7 @@ API(dcgmWatchFields, dcgmHandle_t handle, dcgmGpuGrp_t group, dcgmFieldGrp_t fie
     if (code != ST_OK)
         return code;
     struct watch *w = watch_find(c.at, group, fields);
-    struct wish wish = {(uint64_t)update_us * 1000u, keep_s, w != NULL};
+    struct wish wish = {(uint64_t)update_us * 1000u, w != NULL};
     if (!w)
         w = watch_add(c.at, g, f);
     if (!w)
