@@ -113,17 +113,14 @@ static unsigned lines_with(const struct node *n, const char *one, const char *ot
 #define SWITCH_LINK(number, id)                                                                    \
     "DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS{nvlink=\"" #number "\",nvswitch=\"nvswitch" #id         \
     "\"," HOST "} "
-#define LINKS                                                                                        \
-    GPU_LINK(1, 0, U0, "1B")                                                                         \
-    "100\n" GPU_LINK(3, 0, U0, "1B") "101\n" GPU_LINK(1, 1, U1, "1C") "102\n" GPU_LINK(              \
-        3, 1, U1,                                                                                    \
-        "1C") "103\n" SWITCH_LINK(0,                                                                 \
-                                  4) "200\n" SWITCH_LINK(7,                                          \
-                                                         4) "201\n" SWITCH_LINK(0,                   \
-                                                                                5) "202"             \
-                                                                                   "\n" SWITCH_LINK( \
-                                                                                       7,            \
-                                                                                       5) "203\n"
+#define GPU_LINKS(gpu, uuid, bus, first, second)                                                   \
+    GPU_LINK(1, gpu, uuid, bus) first "\n" GPU_LINK(3, gpu, uuid, bus) second "\n"
+#define SWITCH_LINKS(id, first, second) SWITCH_LINK(0, id) first "\n" SWITCH_LINK(7, id) second "\n"
+#define LINKS                                                                                      \
+    GPU_LINKS(0, U0, "1B", "100", "101")                                                           \
+    GPU_LINKS(1, U1, "1C", "102", "103")                                                           \
+    SWITCH_LINKS(4, "200", "201")                                                                  \
+    SWITCH_LINKS(5, "202", "203")
 #define FLIT_HEADER                                                                                \
     "# HELP DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS l\n"                                             \
     "# TYPE DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS counter\n"

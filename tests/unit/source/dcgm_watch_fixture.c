@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "dcgm_watch_fixture.h"
+#include "sample_frame.h"
 
 struct dcgm_devices devices;
 struct dcgm_watch *watch;
@@ -68,27 +69,6 @@ dcgmReturn_t apply_set(const uint16_t *ids, uint32_t count, uint64_t gpus)
     return dcgm_watch_apply(watch);
 }
 
-static void parse(const struct buf *b)
-{
-    const char *what = "";
-    frame_reader_deinit(&reader);
-    frame_reader_init(&reader);
-    reader.generation = devices.generation;
-    reader.entity_count = devices.count;
-    for (size_t at = 0; at < b->len;) {
-        char *space;
-        size_t room;
-        assert_int_equal(frame_reader_space(&reader, &space, &room), 0);
-        size_t n = b->len - at < room ? b->len - at : room;
-        memcpy(space, b->data + at, n);
-        frame_reader_commit(&reader, n);
-        at += n;
-    }
-    if (frame_reader_next(&reader, &frame, &what) != 1)
-        fail_msg("%s", what);
-    assert_int_equal(frame.type, FRAME_SAMPLE);
-}
-
 dcgmReturn_t try_read(void)
 {
     const struct buf *b = NULL;
@@ -97,7 +77,7 @@ dcgmReturn_t try_read(void)
     calls = fake_dcgm.call.dcgmGetLatestValues_v2.calls - before;
     has_frame = b != NULL;
     if (b)
-        parse(b);
+        read_sample_frame(b, devices.generation, devices.count, &reader, &frame);
     return result;
 }
 

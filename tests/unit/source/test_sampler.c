@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "fake_nvml.h"
+#include "sample_frame.h"
 #include "source/sampler.h"
 
 #define S NS_PER_S
@@ -91,23 +92,7 @@ static void pass(unsigned classes)
     sampler_pass(&s, classes);
     const struct buf *b = sampler_frame(&s, classes, started, before);
     calls = fake.n.calls - before;
-    frame_reader_deinit(&reader);
-    frame_reader_init(&reader);
-    reader.generation = d.generation;
-    reader.entity_count = d.count;
-    const char *what = "";
-    for (size_t at = 0; at < b->len;) {
-        char *space;
-        size_t room;
-        assert_int_equal(frame_reader_space(&reader, &space, &room), 0);
-        size_t n = b->len - at < room ? b->len - at : room;
-        memcpy(space, b->data + at, n);
-        frame_reader_commit(&reader, n);
-        at += n;
-    }
-    if (frame_reader_next(&reader, &frame, &what) != 1)
-        fail_msg("%s", what);
-    assert_int_equal(frame.type, FRAME_SAMPLE);
+    read_sample_frame(b, d.generation, d.count, &reader, &frame);
     assert_int_equal(frame.as.sample.head->classes, classes);
     assert_int_equal(frame.as.sample.head->vendor_calls, calls);
     assert_int_equal(frame.as.sample.head->watch_id, 7);
