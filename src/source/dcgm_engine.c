@@ -13,11 +13,11 @@
 #include "base/process.h"
 #include "source/dcgm_call.h"
 #include "source/dcgm_reach.h"
+#include "source/source.h"
 
 #define CONNECT_TIMEOUT_MS 3000
 #define REACH_TIMEOUT_MS 1000
 #define OOM_SCORE_EMBEDDED 1000 // an engine has hundreds of MB: the first to go
-#define OOM_SCORE_CLIENT 500    // as every helper (main.c)
 
 // Modules that an engine of ours has no use for, by their number in dcgmModuleId_t: policy, config,
 // diagnostics.
@@ -47,23 +47,18 @@ static void fail(struct attempt *t, enum frame_state_code code, dcgmReturn_t res
                    reason);
 }
 
-static void disconnect(struct dcgm *d)
+void dcgm_engine_close(struct dcgm *d)
 {
     if (d->engine && d->embedded)
         (void)dcgm_call(d, dcgmStopEmbedded, d->engine);
     else if (d->engine)
         (void)dcgm_call(d, dcgmDisconnect, d->engine);
     if (d->embedded)
-        process_set_oom_score_adj(OOM_SCORE_CLIENT);
+        process_set_oom_score_adj(SOURCE_OOM_SCORE);
     d->engine = 0;
     d->embedded = d->lost = false;
     d->address[0] = '\0';
     memcpy(d->version, d->library_version, sizeof(d->version));
-}
-
-void dcgm_engine_close(struct dcgm *d)
-{
-    disconnect(d);
 }
 
 // A connect may say OK without a link behind it.
@@ -151,7 +146,7 @@ static bool settle(struct attempt *t, dcgmReturn_t result, const char *address)
     if (result != DCGM_ST_OK)
         fail(t, state_of(result), result, address, dcgm_result_text(result));
     if (result != DCGM_ST_OK || !same_major(t, address)) {
-        disconnect(d);
+        dcgm_engine_close(d);
         return false;
     }
     d->lost = false;

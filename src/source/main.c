@@ -78,9 +78,7 @@ int main(int argc, char **argv)
     tidy_descriptors();
     log_setup(a->log_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
               a->log_debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
-    // When memory is short, the kernel takes this process rather than the exporter, which starts
-    // another.
-    process_set_oom_score_adj(500);
+    process_set_oom_score_adj(SOURCE_OOM_SCORE);
     (void)mallopt(M_ARENA_MAX, 1);
     return a->source == FRAME_SOURCE_DCGM ? dcgm_source_run(&a->common, &a->dcgm)
                                           : nvml_source_run(&a->common, &a->nvml);

@@ -7,6 +7,8 @@
 #include "source/driver_call.h"
 
 #define SOURCE_AVOIDED_MAX 64 // calls on a command line
+// When memory is short, the kernel takes a helper rather than the exporter, which starts another.
+#define SOURCE_OOM_SCORE 500
 
 struct source_options {
     const char *library; // path of the vendor's, NULL or "": search
