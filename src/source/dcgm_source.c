@@ -40,6 +40,7 @@ struct source {
     struct buf extra;        // frames of health
     bool ready;              // an engine is open
     bool paused;
+    bool resumes;      // the next engine, which may be the one that was paused
     bool armed;        // XIDs are looked for
     unsigned attempts; // to open since a sample was read
     unsigned failures; // reads in a row that failed
@@ -175,9 +176,12 @@ static bool open_library(struct source *s)
     return false;
 }
 
-// Nsight has the counters still, whichever engine it is now.
+// Nsight has the counters still, whichever engine it is now; or had them, and the engine is to go
+// on.
 static void pause_again(struct source *s)
 {
+    if (s->resumes)
+        s->resumes = dcgm_call(&s->d, dcgmProfResume, s->d.engine) == DCGM_ST_CONNECTION_NOT_VALID;
     if (!s->paused)
         return;
     dcgmReturn_t result = dcgm_call(&s->d, dcgmProfPause, s->d.engine);
@@ -335,12 +339,27 @@ static dcgmReturn_t pause_profiling(struct source *s, bool pause)
     return result;
 }
 
+// Without an engine nothing can be paused, but who is done with the counters must not have to wait.
+static bool resume_later(struct source *s)
+{
+    if (s->ready || !s->paused)
+        return false;
+    s->paused = false;
+    s->resumes = true;
+    dcgm_watch_set_paused(s->watch, false);
+    log_info("profiling is resumed with the next host engine");
+    return true;
+}
+
 static void take_control(struct source *s, const struct frame_control *control)
 {
     struct frame_control_done done = {.number = control->number, .code = INT32_MIN};
     bool pause = control->command == FRAME_COMMAND_PAUSE;
     const char *text = "no host engine is connected";
-    if (s->ready) {
+    if (!pause && resume_later(s)) {
+        done.code = DCGM_ST_OK;
+        text = "";
+    } else if (s->ready) {
         done.code = pause_profiling(s, pause);
         text = done.code == DCGM_ST_OK ? "" : dcgm_result_text(done.code);
         if (!check_engine(s))

@@ -406,6 +406,26 @@ def test_a_pause_that_is_refused_says_why():
         assert not [frame for kind, frame in source.kept if kind == STATE and frame.paused]
 
 
+def test_a_resume_while_the_engine_is_away_counts(tmp_path):
+    path = str(tmp_path / "he")
+    with node_of_the_post() as node:
+        node.start_engine(major=4, socket=path)
+        with start(node, "--connect", path) as source:
+            ready(source)
+            source.watch(FIELDS, QUICK)
+            sample_with(source, GR_ACTIVE)
+            assert source.control(PAUSE, 10 * SLOW).code == 0
+            node.engine.kill()
+            source.state("failed", 20 * SLOW)
+            done = source.control(RESUME, 10 * SLOW)
+            assert (done.code, done.text) == (0, "")
+            resumed = node.node.calls("dcgmProfResume")
+            node.start_engine(major=4, socket=path)
+            source.next(STATE, 20 * SLOW, lambda s: s.code == "ready" and s.paused == 0)
+            source.sample(20 * SLOW, lambda s: s.has(GR_ACTIVE) and s.get(GR_ACTIVE) == 0.808369)
+            assert node.node.calls("dcgmProfResume") == resumed + 1  # it may be the one that was paused
+
+
 def test_without_an_engine_nothing_is_paused(tmp_path):
     with node_of_the_post() as node, start(node, "--connect", f"{tmp_path}/none") as source:
         source.state("failed", 10 * SLOW)
