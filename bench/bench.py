@@ -19,8 +19,9 @@ import urllib.request
 
 from common import ROOT, bare_server, cpu_us, process_cpu_us, row  # noqa: E402, puts the tests' modules on the path
 import agent_bench  # noqa: E402
-from harness import BUILD, exporter_on  # noqa: E402
-from measure import STOCK, Client, memory_kib, pss_kib, soak, wide_counters  # noqa: E402
+from harness import BUILD, exporter_at, exporter_on  # noqa: E402
+from measure import STOCK, Client, a10g_node, has_profiling, memory_kib, pss_kib, soak, wide_counters  # noqa: E402
+import run_node  # noqa: E402
 
 CLIENTS = 4  # keep-alive scrapers while memory is measured
 WIDE = BUILD / "bench-counters.csv"
@@ -198,8 +199,57 @@ def bench_cpu():
             row(f"wake-ups a second, {name}", f"exporter {woken[0]:.1f}, helper {woken[1]:.1f}")
 
 
-def vendor_us(node):
-    return sum(ns for name, (_, ns) in node.counts().items() if name.startswith("nvml")) / 1000
+def vendor_us(node, library="nvml"):
+    return sum(ns for name, (_, ns) in node.counts().items() if name.startswith(library)) / 1000
+
+
+# --- DCGM beside NVML ---
+
+@contextlib.contextmanager
+def with_engine(engine):
+    """Eight A10G whose profiling fields a host engine has, one that runs or one of our own: yields (node, exporter)."""
+    with run_node.SimNode(text=a10g_node()) as node:
+        address = ("-r", node.start_engine().address) if engine == "remote" else ()
+        with exporter_at(node, *address, counters=STOCK) as exporter:
+            yield node, exporter
+
+
+def bench_dcgm():
+    for engine in ("remote", "embedded"):
+        times = []
+        for _ in range(7):
+            with with_engine(engine) as (_, exporter):
+                exporter.page_when(has_profiling, 20)
+                times.append((time.monotonic() - exporter.started) * 1000)
+        row(f"start to the first page with profiling families of DCGM, 8 A10G, {engine} engine", f"{statistics.median(times):.0f} ms")
+    with with_engine("remote") as (node, exporter):
+        exporter.page_when(has_profiling, 20)
+        clients = [Client(exporter.port, gzip=n % 2 == 1) for n in range(CLIENTS)]
+        for _ in range(40):
+            for client in clients:
+                client.scrape()
+            time.sleep(0.1)
+        helpers = exporter.helpers()
+        pids = exporter.pid, helpers["nvml"], helpers["dcgm"]
+        own = [pss_kib(pid) / 1024 for pid in pids]
+        rss = sum(memory_kib(pid, "Rss") for pid in pids) / 1024
+        row(f"Pss of exporter + both helpers, {CLIENTS} clients, 8 A10G x stock counters, remote engine, without libdcgm's own",
+            f"{own[0]:.1f} + {own[1]:.1f} + {own[2]:.1f} = {sum(own):.1f} MiB (Rss {rss:.1f})", "<= 9 MiB")
+        for client in clients:
+            client.close()
+        seconds, calls = [], node.counts()
+        read = lambda: (process_cpu_us(pids[2]), vendor_us(node, "dcgm"), waits(pids[2]))
+        last = read()
+        for _ in range(9):
+            time.sleep(1)
+            now = read()
+            seconds.append([n - l for n, l in zip(now, last)])
+            last = now
+        asked = sum(n - calls.get(name, (0, 0))[0] for name, (n, _) in node.counts().items() if name.startswith("dcgm")) / 9
+        helper, vendor = (statistics.median(s[i] for s in seconds) for i in range(2))
+        row("CPU of DCGM's helper a second and sample, 5 profiling fields of 8 A10G",
+            f"{helper - vendor:.0f} us and {vendor:.0f} us in libdcgm's double, {asked:.1f} calls, "
+            f"{sum(s[2] for s in seconds) / len(seconds):.1f} wake-ups")
 
 
 def bench_soak():
@@ -223,7 +273,7 @@ def bench_soak():
 
 
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
-           "clients": bench_clients, "cpu": bench_cpu, **agent_bench.BENCHES, "soak": bench_soak}
+           "clients": bench_clients, "cpu": bench_cpu, "dcgm": bench_dcgm, **agent_bench.BENCHES, "soak": bench_soak}
 BY_NAME = ("soak", "agent_churn")  # they take long
 
 

@@ -52,6 +52,19 @@ class Client:
         self.socket.close()
 
 
+def a10g_node(gpus=8):
+    """A node of GPUs whose profiling fields only DCGM has; no engine runs."""
+    rows = "".join(f'  - {{model: a10g, uuid: GPU-5f0a9c11-3c2b-4b53-9f6e-8d1d0f3b7a{i:02}, bus_id: "00000000:{i + 16:02X}:00.0", '
+                   'dcgm: {values: {1001: 0.5, 1004: 0.25, 1005: 0.125, 1009: 1000, 1010: 2000}}}\n' for i in range(gpus))
+    return ("driver: {version: 550.90.07, cuda: 12040}\nmodels: models.yaml\ngpus:\n" + rows +
+            "dcgm: {library: 4, engine: none}\n")
+
+
+def has_profiling(page, gpus=8):
+    """Of every GPU, the families of the stock counters that DCGM gives there."""
+    return all(len(page.samples(f)) == gpus for f in ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PCIE_RX_BYTES"))
+
+
 def wide_counters(path, count=120):
     """Writes a counters file of fields that NVML can give on a Hopper MIG node."""
     table = lambda name: [line.split("\t") for line in (ROOT / "data" / name).read_text().splitlines()[1:]]

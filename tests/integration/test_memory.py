@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from harness import BUILD, exporter_on
-from measure import STOCK, Client, memory_kib, pss_kib, soak, wide_counters
+from harness import BUILD, exporter_at, exporter_on
+from measure import STOCK, Client, a10g_node, has_profiling, memory_kib, pss_kib, soak, wide_counters
+import run_node
 
 pytestmark = pytest.mark.skipif(BUILD.name in ("asan", "tsan"), reason="a sanitizer's memory is not ours")
 
@@ -75,6 +76,24 @@ def test_exporter_and_helper_are_small(scenario, counters, most_mib, tmp_path):
         for client in clients:
             client.close()
     assert sum(taken) <= most_mib * 1024, taken
+
+
+def test_with_a_running_host_engine_exporter_and_both_helpers_are_small():
+    with run_node.SimNode(text=a10g_node()) as node:
+        engine = node.start_engine()
+        with exporter_at(node, "-r", engine.address, counters=STOCK) as exporter:
+            exporter.page_when(has_profiling, 20, "profiling families of eight GPUs")
+            clients = [Client(exporter.port, gzip=n % 2 == 1) for n in range(4)]
+            for _ in range(30):
+                for client in clients:
+                    client.scrape()
+                time.sleep(0.1)
+            helpers = exporter.helpers()
+            assert helpers.keys() == {"nvml", "dcgm"}
+            taken = [pss_kib(exporter.pid), *(pss_kib(pid) for pid in helpers.values())]
+            for client in clients:
+                client.close()
+    assert sum(taken) <= 9 * 1024, taken
 
 
 def test_a_thousand_clients_cost_at_most_five_mebibytes():
