@@ -120,6 +120,18 @@ bool dcgm_result_is_lack(dcgmReturn_t result)
     }
 }
 
+int dcgm_compare_ids(const void *a, const void *b)
+{
+    unsigned left = *(const unsigned *)a, right = *(const unsigned *)b;
+    return (left > right) - (left < right);
+}
+
+struct sv dcgm_text(const char *text, size_t bytes)
+{
+    struct sv s = {text, strnlen(text, bytes)};
+    return sv_starts_with(s, SV("<<<")) ? SV("") : s;
+}
+
 // --- the new list takes over ---
 
 static bool differs(const struct dcgm_devices *v, const struct dcgm_survey *b)

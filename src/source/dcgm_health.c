@@ -3,11 +3,8 @@
 // with health watches, groups and a field group for XIDs) is made anew when the list of devices or
 // the wish is another, and else left alone.
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "gpu/catalogue.h"
@@ -16,19 +13,11 @@
 #include "source/dcgm_survey.h"
 
 #define NEVER UINT64_MAX
-#define NAMES_TRIED 4
 #define XID_PERIOD_NS NS_PER_S
 #define AGAIN_LEAST_NS (5 * NS_PER_S)
 #define AGAIN_MOST_NS (600 * NS_PER_S)
 
 // --- groups ---
-
-// Unique in the engine, which other clients, of other containers and nodes too, name things in.
-void dcgm_health_name(struct dcgm_health *h, char *out, size_t bytes)
-{
-    (void)snprintf(out, bytes, "podgpu-health-%d-%" PRIx64 "-%u", (int)getpid(), clock_wall_ns(),
-                   h->names++);
-}
 
 uint32_t dcgm_health_members(const struct dcgm_health *h, bool instances, uint64_t gpus,
                              uint32_t *out)
@@ -61,12 +50,7 @@ dcgmReturn_t dcgm_health_make_group(struct dcgm_health *h, const uint32_t *place
 {
     struct dcgm *d = h->d;
     dcgmGpuGrp_t group = 0;
-    dcgmReturn_t result = DCGM_ST_DUPLICATE_KEY;
-    for (unsigned i = 0; i < NAMES_TRIED && result == DCGM_ST_DUPLICATE_KEY; i++) {
-        char name[96];
-        dcgm_health_name(h, name, sizeof(name));
-        result = dcgm_call(d, dcgmGroupCreate, d->engine, DCGM_GROUP_EMPTY, name, &group);
-    }
+    dcgmReturn_t result = dcgm_group_create(d, &group);
     if (result != DCGM_ST_OK)
         return result;
     for (uint32_t i = 0; i < count && result == DCGM_ST_OK; i++) {
@@ -75,8 +59,8 @@ dcgmReturn_t dcgm_health_make_group(struct dcgm_health *h, const uint32_t *place
     }
     if (result == DCGM_ST_OK)
         *out = group;
-    else if (!d->lost)
-        (void)dcgm_call(d, dcgmGroupDestroy, d->engine, group);
+    else
+        dcgm_group_destroy(d, group);
     return result;
 }
 
@@ -120,12 +104,11 @@ static dcgmReturn_t excuse(struct dcgm_health *h, dcgmReturn_t result, const cha
 {
     if (result == DCGM_ST_OK || !dcgm_result_is_lack(result))
         return result;
-    if (result != DCGM_ST_NO_DATA)
-        h->again_ns = clock_mono_ns() + h->wait_ns;
-    if (result != DCGM_ST_NO_DATA)
-        log_warn("host engine does not watch", LOG_STR("what", what),
-                 LOG_STR("reason", dcgm_result_text(result)), LOG_I64("code", result),
-                 LOG_LIMIT(what));
+    if (result == DCGM_ST_NO_DATA)
+        return DCGM_ST_OK;
+    h->again_ns = clock_mono_ns() + h->wait_ns;
+    log_warn("host engine does not watch", LOG_STR("what", what),
+             LOG_STR("reason", dcgm_result_text(result)), LOG_I64("code", result), LOG_LIMIT(what));
     return DCGM_ST_OK;
 }
 

@@ -2,6 +2,7 @@
 // Private to dcgm_health.c, dcgm_verdicts.c, dcgm_peers.c and dcgm_xids.c.
 #pragma once
 
+#include "source/dcgm_group.h"
 #include "source/dcgm_health.h"
 
 // DCGM 3 takes 64 entities in a group, DCGM 4 more.
@@ -55,7 +56,6 @@ struct dcgm_xids {
 struct dcgm_health {
     struct dcgm *d;
     struct dcgm_devices *v;
-    unsigned names; // given to groups
     // The wish, and what was made of it
     bool wants_verdicts, wants_peers, applied, broken;
     uint64_t gpus, medium_ns, slow_ns;
@@ -71,7 +71,6 @@ struct dcgm_health {
 // A group of these entities, which are places in the list; 0 with *out.
 dcgmReturn_t dcgm_health_make_group(struct dcgm_health *h, const uint32_t *places, uint32_t count,
                                     dcgmGpuGrp_t *out);
-void dcgm_health_name(struct dcgm_health *h, char *out, size_t bytes);
 
 // Places of entities that are asked for health: GPUs alone, or with their instances. Returns how
 // many; out has room for the whole list.

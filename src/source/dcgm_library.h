@@ -86,6 +86,7 @@ struct dcgm {
     const struct avoided_call *avoided; // borrowed; calls that are not made
     uint32_t avoided_count;
     uint32_t calls; // made so far
+    uint32_t names; // given to groups so far
     bool lost;      // a call said that the connection or the engine is gone; dcgm_engine.h mends it
     char path[256]; // where the library was found, "" if unknown
     char library_version[80]; // "4.6.1", "" if unknown

@@ -46,6 +46,11 @@ bool dcgm_result_is_of_engine(dcgmReturn_t result);
 // True when asking again later is as vain: what this engine, driver or node does not have.
 bool dcgm_result_is_lack(dcgmReturn_t result);
 
+// Ascending, for qsort.
+int dcgm_compare_ids(const void *a, const void *b);
+// A text of an answer; "" where it is one of DCGM's blanks ("<<<NULL>>>", "<<<NOT_SUPPORTED>>>").
+struct sv dcgm_text(const char *text, size_t bytes);
+
 // Engines, for tests too.
 // "00000000:1B:00.0" from what an engine writes ("0000:1b:00.0"); other text as it is.
 void dcgm_bus_id(char out[32], struct sv text);

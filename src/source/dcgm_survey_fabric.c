@@ -21,19 +21,14 @@ static void add_switches(struct dcgm_survey *b, const unsigned *ids, int count)
     }
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    unsigned left = *(const unsigned *)a, right = *(const unsigned *)b;
-    return (left > right) - (left < right);
-}
+// What becomes of a kind after the question about it.
+enum outcome { OUTCOME_KEEP, OUTCOME_NONE, OUTCOME_TAKE };
 
-// What to do after a question about one kind: 1 take the answer, 0 nothing of the kind, -1 keep
-// what was there.
-static int verdict_on(dcgmReturn_t result)
+static enum outcome outcome_of(dcgmReturn_t result)
 {
     if (result == DCGM_ST_OK)
-        return 1;
-    return dcgm_result_is_lack(result) ? 0 : -1;
+        return OUTCOME_TAKE;
+    return dcgm_result_is_lack(result) ? OUTCOME_NONE : OUTCOME_KEEP;
 }
 
 static dcgmReturn_t list_switches(struct dcgm_survey *b)
@@ -44,13 +39,13 @@ static dcgmReturn_t list_switches(struct dcgm_survey *b)
         dcgm_call(b->d, dcgmGetEntityGroupEntities, b->d->engine, DCGM_FE_SWITCH, ids, &count, 0);
     if (dcgm_result_is_of_engine(result))
         return result;
-    int verdict = verdict_on(result);
-    if (verdict < 0)
+    enum outcome outcome = outcome_of(result);
+    if (outcome == OUTCOME_KEEP)
         dcgm_survey_keep(b, DCGM_FE_SWITCH);
-    if (verdict <= 0 || count <= 0)
+    if (outcome != OUTCOME_TAKE || count <= 0)
         return DCGM_ST_OK;
     count = count > (int)ARRAY_SIZE(ids) ? (int)ARRAY_SIZE(ids) : count;
-    qsort(ids, (size_t)count, sizeof(*ids), compare_ids);
+    qsort(ids, (size_t)count, sizeof(*ids), dcgm_compare_ids);
     add_switches(b, ids, count);
     return DCGM_ST_OK;
 }
@@ -148,13 +143,13 @@ static dcgmReturn_t list_links(struct dcgm_survey *b)
         return DCGM_ST_MEMORY;
     }
     dcgmReturn_t result = ask_links(b, answer, &used);
-    int verdict = verdict_on(result);
-    if (verdict > 0)
+    enum outcome outcome = outcome_of(result);
+    if (outcome == OUTCOME_TAKE)
         add_links(b, answer, used);
     free(answer);
     if (dcgm_result_is_of_engine(result))
         return result;
-    if (verdict < 0)
+    if (outcome == OUTCOME_KEEP)
         dcgm_survey_keep(b, DCGM_FE_LINK);
     return DCGM_ST_OK;
 }
@@ -251,10 +246,10 @@ dcgmReturn_t dcgm_survey_cpus(struct dcgm_survey *b)
     dcgmReturn_t result = ask_cpus(b, &answers);
     if (dcgm_result_is_of_engine(result))
         return result;
-    int verdict = verdict_on(result);
-    if (verdict > 0)
+    enum outcome outcome = outcome_of(result);
+    if (outcome == OUTCOME_TAKE)
         add_cpus(b, answers.cpus, answers.count);
-    if (verdict < 0) {
+    if (outcome == OUTCOME_KEEP) {
         dcgm_survey_keep(b, DCGM_FE_CPU);
         dcgm_survey_keep(b, DCGM_FE_CPU_CORE);
     }

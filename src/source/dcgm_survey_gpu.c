@@ -36,14 +36,7 @@ void dcgm_bus_id(char out[32], struct sv text)
         *c = (char)toupper((unsigned char)*c);
 }
 
-// Text in an answer, "" where it is one of DCGM's blanks.
-static struct sv answer_text(const char *text, size_t bytes)
-{
-    struct sv s = {text, strnlen(text, bytes)};
-    return sv_starts_with(s, SV("<<<")) ? SV("") : s;
-}
-
-#define ANSWER_TEXT(array) answer_text((array), sizeof(array))
+#define ANSWER_TEXT(array) dcgm_text((array), sizeof(array))
 
 static enum frame_entity_state state_of_status(int status)
 {
@@ -166,12 +159,6 @@ static dcgmReturn_t add_gpu(struct dcgm_survey *b, uint32_t id)
     return look_at(b, e, known);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    unsigned left = *(const unsigned *)a, right = *(const unsigned *)b;
-    return (left > right) - (left < right);
-}
-
 static dcgmReturn_t add_all(struct dcgm_survey *b, const unsigned *ids, int count,
                             const dcgmMigHierarchy_v2 *hierarchy)
 {
@@ -199,7 +186,7 @@ dcgmReturn_t dcgm_survey_gpus(struct dcgm_survey *b)
     count = result != DCGM_ST_OK || count < 0 ? 0
             : count > DCGM_MAX_NUM_DEVICES    ? DCGM_MAX_NUM_DEVICES
                                               : count;
-    qsort(ids, (size_t)count, sizeof(*ids), compare_ids);
+    qsort(ids, (size_t)count, sizeof(*ids), dcgm_compare_ids);
     result = count ? dcgm_survey_hierarchy(b, &hierarchy) : DCGM_ST_OK;
     if (result == DCGM_ST_OK)
         result = add_all(b, ids, count, hierarchy);

@@ -205,9 +205,8 @@ static bool value_number(const dcgmFieldValue_v2 *v, uint64_t most, uint32_t *ou
 
 static struct sv value_text(const dcgmFieldValue_v2 *v)
 {
-    struct sv s = {v->value.str, strnlen(v->value.str, sizeof(v->value.str))};
     bool is_text = v->status == DCGM_ST_OK && v->fieldType == DCGM_FT_STRING;
-    return is_text && !sv_starts_with(s, SV("<<<")) ? s : SV("");
+    return is_text ? dcgm_text(v->value.str, sizeof(v->value.str)) : SV("");
 }
 
 static dcgmReturn_t ask(struct dcgm_survey *b, struct question *q)

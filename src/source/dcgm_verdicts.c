@@ -28,7 +28,7 @@ static void destroy(struct dcgm_health *h, dcgmGpuGrp_t group)
     if (!group || h->d->lost)
         return;
     (void)set_systems(h, group, 0);
-    (void)dcgm_call(h->d, dcgmGroupDestroy, h->d->engine, group);
+    dcgm_group_destroy(h->d, group);
 }
 
 dcgmReturn_t dcgm_verdicts_set(struct dcgm_health *h)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "source/dcgm_call.h"
+#include "source/dcgm_group.h"
 #include "source/dcgm_value.h"
 #include "source/dcgm_watch.h"
 #include "source/dcgm_watch_plan.h"
@@ -49,7 +50,6 @@ struct dcgm_watch {
     bool unsent;                 // a cell's status may have to be told
     dcgmReturn_t profiling_code; // why profiling is not to be had on some GPU
     dcgmReturn_t told_code;      // as logged
-    uint32_t names;              // given so far
     bool cut;                    // of the frame at hand: something did not fit
 
     struct buf records, strings, frame;
@@ -74,9 +74,6 @@ dcgmReturn_t dcgm_watch_make(struct dcgm_watch *w);
 // Of what was refused: what is not watched at all; what belongs to somebody who may let go; all.
 enum watch_again { WATCH_AGAIN_UNMADE, WATCH_AGAIN_HELD, WATCH_AGAIN_ALL };
 dcgmReturn_t dcgm_watch_make_again(struct dcgm_watch *w, enum watch_again which);
-dcgmReturn_t dcgm_watch_create_group(struct dcgm_watch *w, dcgmGpuGrp_t *out);
-dcgmReturn_t dcgm_watch_create_fields(struct dcgm_watch *w, const uint16_t *ids, uint32_t count,
-                                      dcgmFieldGrp_t *out);
 // dcgmWatchFields with the pair's period.
 dcgmReturn_t dcgm_watch_ask(struct dcgm_watch *w, const struct watch_pair *pair, dcgmGpuGrp_t group,
                             dcgmFieldGrp_t fields);

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdio.h>
-
 #include "source/dcgm_watch_internal.h"
 
 #define KEEP_PERIODS 3 // the engine keeps what it sampled that long, and so few of them:
 #define KEEP_SAMPLES 4
-#define NAME_TRIES 3
 #define EARLY_NS (5 * NS_PER_S)
 #define PROFILING_LEAST_NS (100 * NS_PER_MS) // the shortest period that the profiling module takes
 
 // --- down ---
-
-static void destroy_group(struct dcgm_watch *w, dcgmGpuGrp_t group)
-{
-    if (!w->d->lost)
-        (void)dcgm_call(w->d, dcgmGroupDestroy, w->d->engine, group);
-}
-
-static void destroy_fields(struct dcgm_watch *w, dcgmFieldGrp_t fields)
-{
-    if (!w->d->lost)
-        (void)dcgm_call(w->d, dcgmFieldGroupDestroy, w->d->engine, fields);
-}
 
 static void unwatch(struct dcgm_watch *w, const struct watch_plan *plan, struct watch_pair *pair)
 {
@@ -30,8 +15,8 @@ static void unwatch(struct dcgm_watch *w, const struct watch_plan *plan, struct 
     if (!w->d->lost)
         (void)dcgm_call(w->d, dcgmUnwatchFields, w->d->engine, group, fields);
     if (pair->partial) {
-        destroy_fields(w, fields);
-        destroy_group(w, group);
+        dcgm_field_group_destroy(w->d, fields);
+        dcgm_group_destroy(w->d, group);
     }
     pair->made = pair->partial = false;
     w->unwatched = true;
@@ -44,43 +29,13 @@ void dcgm_watch_take_down(struct dcgm_watch *w, struct watch_plan *plan)
             unwatch(w, plan, &plan->watches[i]);
     for (uint32_t i = 0; i < plan->field_group_count; i++)
         if (plan->field_groups[i].made)
-            destroy_fields(w, plan->field_groups[i].id);
+            dcgm_field_group_destroy(w->d, plan->field_groups[i].id);
     for (uint32_t i = 0; i < plan->group_count; i++)
         if (plan->groups[i].made)
-            destroy_group(w, plan->groups[i].id);
+            dcgm_group_destroy(w->d, plan->groups[i].id);
 }
 
 // --- up ---
-
-// Unique in the engine, which other clients name things in, of other machines and containers too.
-static void next_name(struct dcgm_watch *w, char *out, size_t bytes)
-{
-    (void)snprintf(out, bytes, "podgpu-%d-%u-%llx", (int)getpid(), ++w->names,
-                   (unsigned long long)clock_wall_ns());
-}
-
-dcgmReturn_t dcgm_watch_create_group(struct dcgm_watch *w, dcgmGpuGrp_t *out)
-{
-    dcgmReturn_t result = DCGM_ST_DUPLICATE_KEY;
-    char name[64];
-    for (unsigned i = 0; i < NAME_TRIES && result == DCGM_ST_DUPLICATE_KEY; i++) {
-        next_name(w, name, sizeof(name));
-        result = dcgm_call(w->d, dcgmGroupCreate, w->d->engine, DCGM_GROUP_EMPTY, name, out);
-    }
-    return result;
-}
-
-dcgmReturn_t dcgm_watch_create_fields(struct dcgm_watch *w, const uint16_t *ids, uint32_t count,
-                                      dcgmFieldGrp_t *out)
-{
-    dcgmReturn_t result = DCGM_ST_DUPLICATE_KEY;
-    char name[64];
-    for (unsigned i = 0; i < NAME_TRIES && result == DCGM_ST_DUPLICATE_KEY; i++) {
-        next_name(w, name, sizeof(name));
-        result = dcgm_call(w->d, dcgmFieldGroupCreate, w->d->engine, (int)count, ids, name, out);
-    }
-    return result;
-}
 
 // An entity that the engine does not take, because it is gone by now perhaps, costs itself alone.
 static dcgmReturn_t fill_group(struct dcgm_watch *w, struct watch_group *g)
@@ -103,7 +58,7 @@ static dcgmReturn_t fill_group(struct dcgm_watch *w, struct watch_group *g)
     }
     if (taken)
         return DCGM_ST_OK;
-    destroy_group(w, g->id);
+    dcgm_group_destroy(w->d, g->id);
     g->made = false;
     return DCGM_ST_OK;
 }
@@ -114,7 +69,7 @@ static dcgmReturn_t make_groups(struct dcgm_watch *w)
         struct watch_group *g = &w->plan.groups[i];
         if (g->made)
             continue;
-        g->result = dcgm_watch_create_group(w, &g->id);
+        g->result = dcgm_group_create(w->d, &g->id);
         g->made = g->result == DCGM_ST_OK;
         if (dcgm_watch_is_of_engine(w, g->result))
             return g->result;
@@ -126,7 +81,7 @@ static dcgmReturn_t make_groups(struct dcgm_watch *w)
         struct watch_field_group *f = &w->plan.field_groups[i];
         if (f->made)
             continue;
-        f->result = dcgm_watch_create_fields(w, watch_ids(&w->plan, f), f->count, &f->id);
+        f->result = dcgm_field_group_create(w->d, watch_ids(&w->plan, f), f->count, &f->id);
         f->made = f->result == DCGM_ST_OK;
         if (dcgm_watch_is_of_engine(w, f->result))
             return f->result;

@@ -66,10 +66,8 @@ struct part { // of the fields or the members at hand
 
 static void undo(struct dcgm_watch *w, struct watch_pair *pair)
 {
-    if (!w->d->lost)
-        (void)dcgm_call(w->d, dcgmFieldGroupDestroy, w->d->engine, pair->own_fields);
-    if (!w->d->lost)
-        (void)dcgm_call(w->d, dcgmGroupDestroy, w->d->engine, pair->own_group);
+    dcgm_field_group_destroy(w->d, pair->own_fields);
+    dcgm_group_destroy(w->d, pair->own_group);
 }
 
 static dcgmReturn_t fill_own_group(struct refinery *r, struct part part)
@@ -94,13 +92,12 @@ static dcgmReturn_t watch_part(struct refinery *r, struct part part)
     struct watch_pair *pair = r->pair;
     uint32_t first = part.of_members ? 0 : part.first;
     uint32_t count = part.of_members ? r->field_count : part.count;
-    dcgmReturn_t result = dcgm_watch_create_group(w, &pair->own_group);
+    dcgmReturn_t result = dcgm_group_create(w->d, &pair->own_group);
     if (result != DCGM_ST_OK)
         return result;
-    result = dcgm_watch_create_fields(w, r->fields + first, count, &pair->own_fields);
+    result = dcgm_field_group_create(w->d, r->fields + first, count, &pair->own_fields);
     if (result != DCGM_ST_OK) {
-        if (!w->d->lost)
-            (void)dcgm_call(w->d, dcgmGroupDestroy, w->d->engine, pair->own_group);
+        dcgm_group_destroy(w->d, pair->own_group);
         return result;
     }
     result = fill_own_group(r, part);
@@ -210,9 +207,9 @@ static void drop_members(struct refinery *r, const dcgmReturn_t *verdicts)
 static dcgmReturn_t try_fields(struct dcgm_watch *w, const uint16_t *ids, uint32_t count)
 {
     dcgmFieldGrp_t fields;
-    dcgmReturn_t result = dcgm_watch_create_fields(w, ids, count, &fields);
+    dcgmReturn_t result = dcgm_field_group_create(w->d, ids, count, &fields);
     if (result == DCGM_ST_OK)
-        (void)dcgm_call(w->d, dcgmFieldGroupDestroy, w->d->engine, fields);
+        dcgm_field_group_destroy(w->d, fields);
     return result;
 }
 

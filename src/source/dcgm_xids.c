@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "gpu/catalogue.h"
 #include "source/dcgm_call.h"
 #include "source/dcgm_health_internal.h"
 #include "source/dcgm_survey.h"
 
-#define FIELD_XID 230
 #define PERIOD_US 1000000
 #define KEEP_AGE_S 600.0            // a lost connection, an exporter that restarts
 #define OVERLAP_US INT64_C(5000000) // between looks
@@ -161,7 +161,7 @@ static bool is_told_elsewhere(struct dcgm_xids *x, const struct xid_told *event)
 
 static bool is_xid(const dcgmFieldValue_v1 *value)
 {
-    return value->status == DCGM_ST_OK && value->fieldId == FIELD_XID &&
+    return value->status == DCGM_ST_OK && value->fieldId == FIELD_XID_ERRORS &&
            value->fieldType == DCGM_FT_INT64 && value->ts > 0 && value->ts < INT64_MAX / 1000 &&
            value->value.i64 > 0 && value->value.i64 < UINT32_MAX;
 }
@@ -291,27 +291,20 @@ static void destroy(struct dcgm_health *h, const dcgmGpuGrp_t *groups, uint32_t 
     struct dcgm *d = h->d;
     for (uint32_t i = 0; i < count && !d->lost; i++) {
         (void)dcgm_call(d, dcgmUnwatchFields, d->engine, groups[i], fields);
-        (void)dcgm_call(d, dcgmGroupDestroy, d->engine, groups[i]);
+        dcgm_group_destroy(d, groups[i]);
     }
-    if (fields && !d->lost)
-        (void)dcgm_call(d, dcgmFieldGroupDestroy, d->engine, fields);
-}
-
-static dcgmReturn_t make_fields(struct dcgm_health *h, dcgmFieldGrp_t *out)
-{
-    const unsigned short field = FIELD_XID;
-    char name[96];
-    dcgm_health_name(h, name, sizeof(name));
-    return dcgm_call(h->d, dcgmFieldGroupCreate, h->d->engine, 1, &field, name, out);
+    if (fields)
+        dcgm_field_group_destroy(d, fields);
 }
 
 static dcgmReturn_t make_watch(struct dcgm_health *h, const uint32_t *places, uint32_t count)
 {
     struct dcgm_xids *x = &h->xids;
+    const uint16_t field = FIELD_XID_ERRORS;
     dcgmGpuGrp_t groups[XID_GROUPS];
     dcgmFieldGrp_t fields = 0;
     uint32_t made = 0;
-    dcgmReturn_t result = make_fields(h, &fields);
+    dcgmReturn_t result = dcgm_field_group_create(h->d, &field, 1, &fields);
     for (uint32_t at = 0; at < count && made < XID_GROUPS && result == DCGM_ST_OK;
          at += DCGM_GROUP_ENTITIES) {
         uint32_t left = count - at;
