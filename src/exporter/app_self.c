@@ -103,7 +103,6 @@ void app_self(const struct app *a, struct render_self *out)
         .started_wall_ns = a->started_wall_ns,
         .version = PODGPU_VERSION,
         .revision = PODGPU_REVISION,
-        .events_dropped = exp_counts_dropped(a->exp),
         .config_ok = a->config_ok,
         .config_last_ok_wall_ns = a->config_ok_wall_ns,
         .config_reloads = a->reloads,

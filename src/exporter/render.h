@@ -42,7 +42,6 @@ struct render_self {
         // In use, though it adds nothing to the view (DCGM without its library); NULL: as the view
         const struct inventory *inventory;
     } sources[DEVICE_SOURCE_COUNT]; // shown where the view has the source
-    uint64_t events_dropped;        // exp_counts_dropped
     bool attribution_on;            // -k
     bool attribution_up;            // the kubelet answered last time
     double attribution_age_s;       // of the map in use; < 0: none

@@ -68,9 +68,6 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_HELPER_RELEASED] = {
         "podgpu_exporter_helper_released", TEXT_TYPE_GAUGE, "source",
         "Whether the driver was let go on request (1)."},
-    [RENDER_EVENTS_DROPPED] = {
-        "podgpu_exporter_events_dropped_total", TEXT_TYPE_COUNTER, "",
-        "XIDs and clock events that counters of dcgm-exporter's own left out, or let go early, because of a ceiling."},
     [RENDER_ATTRIBUTION_UP] = {
         "podgpu_exporter_attribution_up", TEXT_TYPE_GAUGE, "",
         "Whether the kubelet answered last time (1) or not (0)."},

@@ -57,7 +57,6 @@ static const struct self_row {
     BOTH(RENDER_HELPER_RELEASED, "", released, SELF_BOOL, ),
 #undef BOTH
 #undef OF
-    {RENDER_EVENTS_DROPPED, NULL, AT(events_dropped), SELF_U64, SELF_ALWAYS},
     {RENDER_ATTRIBUTION_UP, NULL, AT(attribution_up), SELF_BOOL, SELF_ATTRIBUTION},
     {RENDER_ATTRIBUTION_AGE, NULL, AT(attribution_age_s), SELF_DOUBLE, SELF_ATTRIBUTION_KNOWN},
     {RENDER_ATTRIBUTION_POLLS, NULL, AT(attribution_polls), SELF_U64, SELF_ATTRIBUTION},
