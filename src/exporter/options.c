@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "gpu/dcgm_address.h"
 #include "io/http_syntax.h"
 
 #define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
@@ -136,15 +137,19 @@ static struct sv host_part(struct sv address)
 
 bool exporter_remote_is_loopback(struct sv remote)
 {
-    char host[256];
-    if (!remote.len || sv_starts_with(remote, SV("unix://")))
+    struct dcgm_address address;
+    const char *why;
+    if (dcgm_address_parse(remote, &address, &why) < 0)
+        return false;
+    switch (address.kind) {
+    case DCGM_ADDRESS_UNIX:
         return true;
-    if (sv_starts_with(remote, SV("vsock://"))) // VMADDR_CID_LOCAL
-        return sv_starts_with(remote, SV("vsock://1:"));
-    if (sv_starts_with(remote, SV("tcp://")))
-        remote = sv_sub(remote, 6, remote.len);
-    sv_copy(host, sizeof(host), sv_trim(host_part(remote), "[]"));
-    return http_host_is_loopback(host);
+    case DCGM_ADDRESS_VSOCK:
+        return address.cid == 1; // VMADDR_CID_LOCAL
+    case DCGM_ADDRESS_TCP:
+        break;
+    }
+    return http_host_is_loopback(address.host);
 }
 
 static int read_node_name(struct exporter_options *o, char **environment, struct error *err)
@@ -166,7 +171,7 @@ static bool read_remote_host(struct exporter_options *o)
 {
     static const char *const schemes[] = {"tcp://", "vsock://"};
     const struct exporter_flags *f = &o->flags;
-    struct sv remote = sv_from(f->remote_hostengine);
+    struct sv remote = sv_trim(sv_from(f->remote_hostengine), " \t");
     if (!f->remote_hostengine_given || f->kubernetes || o->source == SOURCE_CHOICE_NVML ||
         exporter_remote_is_loopback(remote))
         return false;
@@ -228,22 +233,22 @@ static int read_pod_label_patterns(struct exporter_options *o, struct error *err
     return 0;
 }
 
-// What DCGM itself would make of the rest is told by the source when it tries.
+// By the source's own rules: what it could not use now it could never use.
 static int check_remote(const struct exporter_options *o, struct error *err)
 {
     static const char flag[] = "remote-hostengine-info";
     static const char expected[] =
         "expected HOST:PORT, [IPv6]:PORT, tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT";
     struct sv remote = sv_from(o->flags.remote_hostengine);
-    bool unix_path = sv_starts_with(remote, SV("unix:///")) && remote.len > strlen("unix:///");
-    bool other = sv_starts_with(remote, SV("tcp://")) || sv_starts_with(remote, SV("vsock://"));
-    bool plain = sv_find(remote, SV("://")) == (size_t)-1;
-    if (!plain && !unix_path && !other)
-        return error_set(err, -EINVAL, "--%s (%s): %s, found '%.128s'", flag, row_get(flag)->env,
-                         expected, remote.ptr);
+    struct dcgm_address address;
+    const char *why;
     if (remote.len > ENGINE_ADDRESS_MOST)
         return error_set(err, -EINVAL, "--%s (%s): %s of at most %d bytes, found %zu", flag,
                          row_get(flag)->env, expected, ENGINE_ADDRESS_MOST, remote.len);
+    int r = dcgm_address_parse(remote, &address, &why);
+    if (r < 0)
+        return error_set(err, r, "--%s (%s): %s, found '%.128s': %s", flag, row_get(flag)->env,
+                         expected, remote.ptr, why);
     return 0;
 }
 

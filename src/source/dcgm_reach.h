@@ -3,7 +3,7 @@
 // tells a refused connection, a timeout and a name that is not known in one and the same code.
 #pragma once
 
-#include "source/dcgm_address.h"
+#include "gpu/dcgm_address.h"
 
 enum dcgm_reach {
     DCGM_REACH_LISTENS, // somebody took the connection

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "source/dcgm_address.h"
+#include "gpu/dcgm_address.h"
 #include "source/dcgm_log_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

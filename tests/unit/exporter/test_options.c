@@ -183,6 +183,10 @@ static void choices_become_types(void **state)
     exporter_options_deinit(&o);
 }
 
+#define REMOTE                                                                                     \
+    "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): expected HOST:PORT, [IPv6]:PORT, "    \
+    "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found "
+
 static void mistakes_name_flag_variable_found_and_expected(void **state)
 {
     static const struct {
@@ -221,10 +225,19 @@ static void mistakes_name_flag_variable_found_and_expected(void **state)
          "--max-concurrent-scrapes: expected a whole number from 1 to 2147483647, found '0'"},
         {"-r=http://dcgm.example:5555",
          "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): expected HOST:PORT, [IPv6]:PORT, "
-         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'http://dcgm.example:5555'"},
+         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'http://dcgm.example:5555': "
+         "tcp://, unix:// and vsock:// are known"},
         {"-r=unix://he.sock",
          "--remote-hostengine-info (DCGM_REMOTE_HOSTENGINE_INFO): expected HOST:PORT, [IPv6]:PORT, "
-         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'unix://he.sock'"},
+         "tcp://HOST:PORT, unix:///PATH or vsock://CID:PORT, found 'unix://he.sock': not an "
+         "absolute path"},
+        {"-r=:5555", REMOTE "':5555': no host"},
+        {"-r=he:0", REMOTE "'he:0': not a port"},
+        {"-r=he:", REMOTE "'he:': not HOST or HOST:PORT"},
+        {"-r=[::1", REMOTE "'[::1': not HOST or HOST:PORT"},
+        {"-r=tcp://[::1]:99999", REMOTE "'tcp://[::1]:99999': not a port"},
+        {"-r=a b", REMOTE "'a b': not the name of a host"},
+        {"-r=vsock://", REMOTE "'vsock://': not CID or CID:PORT"},
         {"--pod-labels", "unknown flag '--pod-labels'; --help lists all"},
         {"--kubernets", "unknown flag '--kubernets' (did you mean '--kubernetes'?)"},
     };
@@ -367,7 +380,10 @@ static void loopback_remotes_are_told_from_others(void **state)
         "tcp://127.0.0.1:5555",
         "tcp://[::1]:5555",
         "unix:///run/x",
+        "/run/x",
+        " ",
         "vsock://1:5555",
+        "vsock://1",
     };
     static const char *const there[] = {
         "example.com:5555",

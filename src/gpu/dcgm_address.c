@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "source/dcgm_address.h"
+#include "gpu/dcgm_address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -56,6 +57,23 @@ static bool split_port(struct sv text, struct sv *host, struct sv *port)
     return port->len > 0;
 }
 
+// What has a colon is an IPv6 address, with a zone perhaps, or nothing.
+static bool is_host(struct sv host)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr binary;
+    if (has_odd_bytes(host) || sv_find_char(host, '/') != (size_t)-1 ||
+        sv_find_char(host, '[') != (size_t)-1 || sv_find_char(host, ']') != (size_t)-1)
+        return false;
+    if (sv_find_char(host, ':') == (size_t)-1)
+        return true;
+    struct sv number = sv_sub(host, 0, sv_find_char(host, '%'));
+    if (number.len >= sizeof(address))
+        return false;
+    sv_copy(address, sizeof(address), number);
+    return inet_pton(AF_INET6, address, &binary) == 1;
+}
+
 static int parse_tcp(struct sv text, struct dcgm_address *a, const char **why)
 {
     struct sv host, port;
@@ -66,7 +84,7 @@ static int parse_tcp(struct sv text, struct dcgm_address *a, const char **why)
         return refuse(why, "no host");
     if (sv_equals_nocase(host, SV("localhost")))
         host = SV("127.0.0.1"); // an image without /etc/hosts has no such name
-    if (host.len >= sizeof(a->host) || has_odd_bytes(host) || sv_find_char(host, '/') != (size_t)-1)
+    if (host.len >= sizeof(a->host) || !is_host(host))
         return refuse(why, "not the name of a host");
     if (port.len && num_parse_u64(port, 1, UINT16_MAX, &number) < 0)
         return refuse(why, "not a port");

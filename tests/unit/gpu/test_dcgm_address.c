@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "source/dcgm_address.h"
+#include "gpu/dcgm_address.h"
 
 struct good {
     const char *text;
@@ -53,6 +53,12 @@ static const struct bad bad[] = {
     {"tcp://", "no host"},
     {"two words", "not the name of a host"},
     {"host/path", "not the name of a host"},
+    {"001:db8::1]:555555", "not the name of a host"},
+    {"127.0.0.1:5555,127.0.0.1:5556", "not the name of a host"},
+    {":::", "not the name of a host"},
+    {"[he]x:1", "not HOST or HOST:PORT"},
+    {"he]:1", "not the name of a host"},
+    {"[1::2::3]:1", "not the name of a host"},
     {"unix://", "not an absolute path"},
     {"unix://relative", "not an absolute path"},
     {"http://host:5555", "tcp://, unix:// and vsock:// are known"},
