@@ -87,6 +87,16 @@ static void fill_http(const struct app *a, struct render_self *out)
     };
 }
 
+static bool counts_events(const struct counter_list *counters)
+{
+    for (size_t i = 0; i < counters->count; i++) {
+        uint16_t id = counters->rows[i].field->id;
+        if (id >= FIELD_EXP_FIRST && id != FIELD_EXP_HEALTH && id != FIELD_EXP_P2P)
+            return true;
+    }
+    return false;
+}
+
 void app_self(const struct app *a, struct render_self *out)
 {
     *out = (struct render_self){
@@ -98,6 +108,8 @@ void app_self(const struct app *a, struct render_self *out)
         .config_reloads = a->reloads,
         .config_failures = a->reload_failures,
         .config_duplicates = a->config->counters.duplicates,
+        .exp_counts_on = counts_events(&a->config->counters),
+        .exp_counts_dropped = exp_counts_dropped(a->exp),
         .process_metrics = a->config->exporter_metrics,
     };
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)

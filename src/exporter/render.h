@@ -57,6 +57,8 @@ struct render_self {
     uint64_t config_last_ok_wall_ns;
     uint64_t config_reloads, config_failures;
     size_t config_duplicates;
+    bool exp_counts_on; // the counters file has a row that counts XIDs or clock events
+    uint64_t exp_counts_dropped;
     struct render_self_http {
         uint64_t requests, denied, limited, bad_requests, connections, refused, evicted, timed_out;
         uint32_t open;

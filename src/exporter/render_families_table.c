@@ -122,6 +122,9 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_CONFIG_DUPLICATES] = {
         "podgpu_exporter_config_duplicate_rows", TEXT_TYPE_GAUGE, "",
         "Rows of the counters file left out because an earlier row names the same field."},
+    [RENDER_EXP_COUNTS_DROPPED] = {
+        "podgpu_exporter_exp_counts_dropped_total", TEXT_TYPE_COUNTER, "",
+        "Counts of DCGM_EXP_*_COUNT and DCGM_EXP_*_TOTAL that left their window early or were not taken, because a GPU has more than the ceiling."},
     [RENDER_HTTP_REQUESTS] = {
         "podgpu_exporter_http_requests_total", TEXT_TYPE_COUNTER, "",
         "HTTP requests answered."},

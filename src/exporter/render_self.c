@@ -29,6 +29,7 @@ enum self_when {
     SELF_ATTRIBUTION,       // -k
     SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
     SELF_METADATA,          // pod labels or UIDs are asked for
+    SELF_EXP,               // the counters file has a row that counts
     SELF_PROCESS,           // --enable-exporter-metrics
 };
 
@@ -80,6 +81,7 @@ static const struct self_row {
     {RENDER_CONFIG_RELOADS, NULL, AT(config_reloads), SELF_U64, SELF_ALWAYS},
     {RENDER_CONFIG_RELOAD_FAILURES, NULL, AT(config_failures), SELF_U64, SELF_ALWAYS},
     {RENDER_CONFIG_DUPLICATES, NULL, AT(config_duplicates), SELF_SIZE, SELF_ALWAYS},
+    {RENDER_EXP_COUNTS_DROPPED, NULL, AT(exp_counts_dropped), SELF_U64, SELF_EXP},
     {RENDER_HTTP_REQUESTS, NULL, AT(http.requests), SELF_U64, SELF_ALWAYS},
     {RENDER_HTTP_REJECTED, "reason=\"unauthorized\"", AT(http.denied), SELF_U64, SELF_ALWAYS},
     {RENDER_HTTP_REJECTED, "reason=\"rate_limit\"", AT(http.limited), SELF_U64, SELF_ALWAYS},
@@ -175,6 +177,8 @@ static bool is_shown(const struct render_input *in, enum self_when when)
         return self->attribution_on && self->attribution_age_s >= 0;
     case SELF_METADATA:
         return self->metadata.on;
+    case SELF_EXP:
+        return self->exp_counts_on;
     case SELF_PROCESS:
         return self->process_metrics;
     }

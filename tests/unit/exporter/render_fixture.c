@@ -508,6 +508,7 @@ static void fill_self(struct render_self *s)
     s->sources[DEVICE_SOURCE_NVML].running = true;
     s->attribution_on = s->attribution_up = true;
     s->attribution_age_s = 0.5;
+    s->exp_counts_on = true;
     s->metadata = (struct render_self_metadata){.on = true, .up = true, .pods = 12, .failures = 3};
     s->http = (struct render_self_http){
         .requests = 13, .connections = 17, .open = 2, .web_config_ok = true};

@@ -269,6 +269,8 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
         .config_reloads = 10,
         .config_failures = 11,
         .config_duplicates = 12,
+        .exp_counts_on = true,
+        .exp_counts_dropped = 47,
         .http = {.requests = 13,
                  .denied = 14,
                  .limited = 15,
@@ -321,6 +323,7 @@ static void test_each_number_about_ourselves_has_its_line(void **state)
              "podgpu_exporter_config_reloads_total 10\n"
              "podgpu_exporter_config_reload_failures_total 11\n"
              "podgpu_exporter_config_duplicate_rows 12\n"
+             "podgpu_exporter_exp_counts_dropped_total 47\n"
              "podgpu_exporter_http_requests_total 13\n"
              "podgpu_exporter_http_rejected_requests_total{reason=\"unauthorized\"} 14\n"
              "podgpu_exporter_http_rejected_requests_total{reason=\"rate_limit\"} 15\n"
