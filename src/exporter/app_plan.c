@@ -74,16 +74,6 @@ static int tell(struct app_source *s, const struct source_plan *plan,
     return source_process_watch(s->process, &watch, plan->fields[s->which]);
 }
 
-static bool asks_the_same(const struct source_plan *a, const struct source_plan *b,
-                          enum device_source which)
-{
-    size_t count = a->field_count[which];
-    bool same_gpus = which != DEVICE_SOURCE_DCGM || a->gpus == b->gpus;
-    return same_gpus && count == b->field_count[which] &&
-           (count == 0 ||
-            memcmp(a->fields[which], b->fields[which], count * sizeof(*a->fields[which])) == 0);
-}
-
 // A helper that cannot be started now is tried again with the next plan.
 static void start_wanted(struct app *a)
 {
@@ -125,7 +115,8 @@ static int follow(struct app *a, struct source_plan *plan, const struct exporter
     for (size_t i = 0; r == 0 && i < DEVICE_SOURCE_COUNT; i++) {
         struct app_source *s = &a->sources[i];
         bool fresh = s->process && !had[i];
-        if (app_source_is_wanted(s) && (all || fresh || !asks_the_same(&before, plan, s->which)))
+        if (app_source_is_wanted(s) &&
+            (all || fresh || !source_plan_asks_same(&before, plan, s->which)))
             r = tell(s, plan, config);
     }
     source_plan_deinit(&before);

@@ -11,6 +11,7 @@
 
 #include "exporter/config.h"
 #include "gpu/frame.h"
+#include "gpu/selection.h"
 
 struct inventory_value {
     uint64_t taken_ns; // 0: never
@@ -171,3 +172,7 @@ const struct inventory_value *inventory_find_label(const struct inventory *inv,
 // inventory_value_place.
 enum frame_status inventory_field_status(const struct inventory *inv,
                                          const struct inventory_entity *entity, uint16_t field);
+// Places of the GPUs and instances that --devices chooses, in output order; out has room for all
+// entities. 0 with *out_count; -ENOMEM; -ENODEV with *err: an id that was asked for is not there.
+int must_use inventory_select_gpus(const struct inventory *inv, const struct selection *s,
+                                   size_t *out, size_t *out_count, struct error *err);

@@ -14,6 +14,11 @@ void render_choice_deinit(struct render_choice *c)
     *c = (struct render_choice){0};
 }
 
+static void add(struct render_choice *out, enum render_group group, size_t at)
+{
+    out->at[group][out->count[group]++] = (uint32_t)at;
+}
+
 static bool is_gpu_or_instance(const struct frame_entity *e)
 {
     return e->kind == FRAME_ENTITY_GPU || e->kind == FRAME_ENTITY_GPU_I;
@@ -57,70 +62,31 @@ static int fill_shown(struct render_layout *l, const struct inventory *inv,
     return 0;
 }
 
-// What selection sees, the places of it in the inventory, and room for what it chooses.
-struct candidates {
-    struct selection_device *devices;
-    uint32_t *places, *numbers; // numbers: the other way
-    size_t *chosen;
-    size_t count;
-};
-
-static void candidates_deinit(struct candidates *c)
-{
-    free(c->devices);
-    free(c->places);
-    free(c->numbers);
-    free(c->chosen);
-}
-
-static int candidates_init(struct candidates *c, const struct inventory *inv)
-{
-    c->devices = calloc(inv->entity_count + 1, sizeof(*c->devices));
-    c->places = calloc(inv->entity_count + 1, sizeof(*c->places));
-    c->numbers = calloc(inv->entity_count + 1, sizeof(*c->numbers));
-    c->chosen = calloc(inv->entity_count + 1, sizeof(*c->chosen));
-    if (!c->devices || !c->places || !c->numbers || !c->chosen)
-        return -ENOMEM;
-    for (size_t i = 0; i < inv->entity_count; i++) {
-        const struct frame_entity *e = &inv->entities[i].info;
-        if (!is_gpu_or_instance(e))
-            continue;
-        bool instance = e->kind == FRAME_ENTITY_GPU_I;
-        c->numbers[i] = (uint32_t)c->count;
-        c->places[c->count] = (uint32_t)i;
-        c->devices[c->count++] = (struct selection_device){
-            instance, instance ? e->instance_entity_id : e->index, c->numbers[e->parent]};
-    }
-    return 0;
-}
-
 // An id that was asked for and is not there leaves none, and the reason.
 static int choose_gpus(struct render_layout *l, const struct render_input *in,
                        struct render_choice *out)
 {
     const struct inventory *inv = in->view->primary;
-    cleanup(candidates_deinit) struct candidates c = {0};
-    int r = candidates_init(&c, inv);
-    if (r < 0)
-        return r;
+    cleanup(mem_freep) size_t *chosen = calloc(inv->entity_count + 1, sizeof(*chosen));
+    if (!chosen)
+        return -ENOMEM;
     struct error err = ERROR_INIT;
     size_t count = 0;
-    r = selection_apply(&in->config->options->gpus, c.devices, c.count, c.chosen, &count, &err);
+    int r = inventory_select_gpus(inv, &in->config->options->gpus, chosen, &count, &err);
     if (r == -ENOMEM)
         return r;
-    if (r < 0) {
-        count = 0;
+    if (r < 0)
         sv_copy(l->selection_errors[RENDER_GROUP_GPU], sizeof(l->selection_errors[0]),
                 sv_from(err.text));
-    }
     for (size_t i = 0; i < count; i++) {
-        uint32_t at = c.places[c.chosen[i]];
+        size_t at = chosen[i];
         if (is_twin(inv, at) || is_twin(inv, inv->entities[at].info.parent))
             l->duplicates++;
         else
-            out->at[RENDER_GROUP_GPU][out->count[RENDER_GROUP_GPU]++] = at;
+            add(out, RENDER_GROUP_GPU, at);
     }
-    l->listed[RENDER_GROUP_GPU] = c.count > 0;
+    l->listed[RENDER_GROUP_GPU] =
+        inv->entity_count > 0 && inv->entities[0].info.kind == FRAME_ENTITY_GPU;
     return fill_shown(l, inv, out);
 }
 
@@ -144,11 +110,6 @@ static enum render_group group_of(enum frame_entity_kind kind)
         break;
     }
     return RENDER_GROUP_GPU;
-}
-
-static void add(struct render_choice *out, enum render_group group, size_t at)
-{
-    out->at[group][out->count[group]++] = (uint32_t)at;
 }
 
 static void add_links_of(const struct inventory *dcgm, const struct inventory_entity *owner,

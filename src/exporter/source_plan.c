@@ -63,33 +63,13 @@ static int collect(struct work *w, const struct counter_list *counters)
 static int choose(struct work *w)
 {
     const struct inventory *inv = w->view->primary;
-    size_t room = inv->entity_count + 1;
-    cleanup(mem_freep) struct selection_device *devices = calloc(room, sizeof(*devices));
-    cleanup(mem_freep) size_t *entity_of = calloc(room, sizeof(*entity_of));
-    cleanup(mem_freep) size_t *place_of = calloc(room, sizeof(*place_of));
-    w->chosen = calloc(room, sizeof(*w->chosen));
-    if (!devices || !entity_of || !place_of || !w->chosen)
+    w->chosen = calloc(inv->entity_count + 1, sizeof(*w->chosen));
+    if (!w->chosen)
         return -ENOMEM;
-    size_t count = 0;
-    for (size_t i = 0; i < inv->entity_count; i++) {
-        const struct frame_entity *e = &inv->entities[i].info;
-        bool instance = e->kind == FRAME_ENTITY_GPU_I;
-        if (e->kind != FRAME_ENTITY_GPU && !instance)
-            continue;
-        place_of[i] = count;
-        entity_of[count] = i;
-        devices[count++] = (struct selection_device){
-            instance, instance ? e->instance_entity_id : e->index, place_of[e->parent]};
-    }
     struct error err = ERROR_INIT;
-    int r = selection_apply(&w->options->gpus, devices, count, w->chosen, &w->chosen_count, &err);
-    if (r == -ENOMEM)
-        return r;
-    if (r < 0)
-        w->chosen_count = 0; // a GPU that was asked for is not there: no GPU is shown
-    for (size_t i = 0; i < w->chosen_count; i++)
-        w->chosen[i] = entity_of[w->chosen[i]];
-    return 0;
+    int r = inventory_select_gpus(inv, &w->options->gpus, w->chosen, &w->chosen_count, &err);
+    // A GPU that was asked for is not there: no GPU is shown.
+    return r == -ENOMEM ? r : 0;
 }
 
 // --- What DCGM is needed for ---
@@ -325,10 +305,12 @@ void source_plan_deinit(struct source_plan *p)
     *p = (struct source_plan){0};
 }
 
-static bool same_fields(const struct source_plan *a, const struct source_plan *b, size_t source)
+bool source_plan_asks_same(const struct source_plan *a, const struct source_plan *b,
+                           enum device_source source)
 {
     size_t count = a->field_count[source];
-    return count == b->field_count[source] &&
+    bool same_gpus = source != DEVICE_SOURCE_DCGM || a->gpus == b->gpus;
+    return same_gpus && count == b->field_count[source] &&
            (count == 0 ||
             memcmp(a->fields[source], b->fields[source], count * sizeof(uint16_t)) == 0);
 }
@@ -343,6 +325,7 @@ static bool same_engine(const struct source_plan *a, const struct source_plan *b
 
 bool source_plan_equals(const struct source_plan *a, const struct source_plan *b)
 {
-    return a->nvml == b->nvml && a->dcgm == b->dcgm && a->gpus == b->gpus && same_engine(a, b) &&
-           same_fields(a, b, DEVICE_SOURCE_NVML) && same_fields(a, b, DEVICE_SOURCE_DCGM);
+    return a->nvml == b->nvml && a->dcgm == b->dcgm && same_engine(a, b) &&
+           source_plan_asks_same(a, b, DEVICE_SOURCE_NVML) &&
+           source_plan_asks_same(a, b, DEVICE_SOURCE_DCGM);
 }

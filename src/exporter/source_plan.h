@@ -34,3 +34,6 @@ int must_use source_plan_make(const struct exporter_config *config, const struct
                               const struct source_plan *before, struct source_plan *out);
 void source_plan_deinit(struct source_plan *p);
 bool source_plan_equals(const struct source_plan *a, const struct source_plan *b);
+// Whether a source is asked the same: fields, and of DCGM the GPUs.
+bool source_plan_asks_same(const struct source_plan *a, const struct source_plan *b,
+                           enum device_source source);
