@@ -16,10 +16,10 @@ static void fill_attribution(const struct app *a, struct render_self *out)
     pod_resources_get_stats(a->pods, &s);
     out->attribution_on = true;
     out->attribution_up = s.polls > 0 && s.last_result == 0 && s.last_grpc_status == 0;
+    uint64_t now_ns = loop_now_ns(a->loop); // of this turn: an answer may be newer
     if (s.last_ok_ns > 0)
-        out->attribution_age_s = (double)(loop_now_ns(a->loop) - s.last_ok_ns) / (double)NS_PER_S;
-    if (out->attribution_age_s < 0 && s.last_ok_ns > 0)
-        out->attribution_age_s = 0;
+        out->attribution_age_s =
+            now_ns > s.last_ok_ns ? (double)(now_ns - s.last_ok_ns) / (double)NS_PER_S : 0;
     out->attribution_polls = s.polls;
     out->attribution_failures = s.failures;
     out->attribution_rate_limited = s.rate_limited;
