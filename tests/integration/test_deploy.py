@@ -81,6 +81,21 @@ def test_the_image_holds_the_programs_their_libraries_and_no_more(image):
 
 @pytest.mark.smoke
 @pytest.mark.skipif(BUILD.name != "release", reason="only the release build is stripped")
+def test_an_image_that_cannot_be_made_says_what_to_run_and_leaves_nothing(tmp_path):
+    def made(*arguments):
+        return subprocess.run([ROOT / "script" / "image", *arguments], capture_output=True, text=True, check=False)
+    root = tmp_path / "image"
+    done = made(root, tmp_path / "nothing-built")
+    assert done.returncode == 1 and "run script/build --release first" in done.stderr and not root.exists()
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("podgpu-exporter", "podgpu-source", "podgpu-agent"):
+        (programs / name).write_text("no program\n")
+        (programs / name).chmod(0o755)
+    assert made(root, programs).returncode != 0 and not list(root.iterdir())
+    assert made(root, BUILD).returncode == 0
+
+
 def test_the_image_is_smaller_than_30_mib(image):
     assert sum(p.lstat().st_size for p in image.rglob("*")) < 30 << 20
 
