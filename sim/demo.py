@@ -141,7 +141,25 @@ def overview(page):
         if key(labels) in busy:
             numbers.append(f"{busy[key(labels)]:.0f} % busy")
         lines.append(f"    {name:8}  {labels.get('modelName', ''):24}  {owner:50}  {', '.join(numbers)}")
-    return lines
+    return lines + counts(page, bool(lines))
+
+
+# What tells a device of a kind from the others of it: the first of the labels that a sample has.
+KINDS = (("NVLink", "nvlink"), ("NVSwitch", "nvswitch"), ("CPU core", "cpucore"), ("CPU", "cpu"), ("GPU", "gpu"))
+
+
+def counts(page, gpus_are_told):
+    """A line for each other kind of device on the page, and one for GPUs that have none of the numbers above."""
+    found = {}
+    for line in page.splitlines():
+        if line.startswith(("DCGM_", "dcgm_", "podgpu_gpu_up{")):
+            labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', line))
+            kind, label = next(((k, l) for k, l in KINDS if l in labels), (None, None))
+            if kind:
+                owner = labels.get("nvswitch") or labels.get("cpu") or labels.get("gpu")
+                found.setdefault(kind, set()).add((owner, labels[label], labels.get("GPU_I_ID")))
+    return [f"    {kind:8}  {len(devices)} on the page" for kind, devices in sorted(found.items())
+            if kind != "GPU" or not gpus_are_told]
 
 
 def tell(arguments, node, exporter, page):

@@ -78,6 +78,14 @@ def test_the_demo_tells_where_to_look_shows_its_gpus_and_ends_with_status_0():
     assert "It ends by itself in 1 s." in done.stdout
 
 
+def test_the_demo_counts_devices_that_it_has_no_numbers_of(tmp_path):
+    rows = tmp_path / "counters.csv"
+    rows.write_text("DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, s\n")
+    with demo(tmp_path, "--scenario", "dcgm-fabric", "--", "-f", str(rows)) as (_, out, _):
+        text = out.read_text()
+        assert "no device" not in text and re.search(r"^    GPU +2 on the page$", text, re.M)
+
+
 def test_its_page_is_there_and_ctrl_c_ends_all_of_it(tmp_path):
     with demo(tmp_path, "--scenario", "post") as (process, out, url):
         with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
