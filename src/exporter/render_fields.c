@@ -116,6 +116,8 @@ static void add_sources(struct render_layout *l)
 static const char *reason_of(const struct render_device_family *f,
                              const struct inventory_entity *entity, enum render_code code)
 {
+    if (f->field->type == FIELD_BINARY && code != RENDER_CODE_DOWN)
+        return "not_numeric"; // whoever has it: bytes are no number
     switch (code) {
     case RENDER_CODE_DOWN:
         return entity->down_reason[0] ? entity->down_reason : "down";
@@ -191,6 +193,8 @@ static void add_family_reasons(struct render_layout *l, const struct render_devi
 // Why there is no device at all that could have the field.
 static const char *absence_of(const struct render_layout *l, const struct render_device_family *f)
 {
+    if (f->field->type == FIELD_BINARY)
+        return "not_numeric";
     switch (l->dcgm) {
     case RENDER_DCGM_UNKNOWN:
     case RENDER_DCGM_NONE:
@@ -206,25 +210,68 @@ static const char *absence_of(const struct render_layout *l, const struct render
     return "no_such_entity";
 }
 
+// Links are of GPUs [0] or of switches [1], and a field of links is of one of the two.
+struct link_kinds {
+    bool listed[2], chosen[2], shown[2];
+};
+
+static size_t link_kind(const struct inventory *dcgm, const struct inventory_entity *link)
+{
+    return dcgm->entities[link->info.parent].info.kind == FRAME_ENTITY_SWITCH;
+}
+
+static struct link_kinds link_kinds_of(const struct render_layout *l,
+                                       const struct render_device_family *f,
+                                       const struct inventory *dcgm)
+{
+    struct link_kinds kinds = {0};
+    if (!dcgm || !render_has_group(f->groups, RENDER_GROUP_LINK))
+        return kinds;
+    for (size_t i = 0; i < dcgm->entity_count; i++)
+        if (dcgm->entities[i].info.kind == FRAME_ENTITY_LINK)
+            kinds.listed[link_kind(dcgm, &dcgm->entities[i])] = true;
+    size_t count = samples_in(l, f, RENDER_GROUP_LINK);
+    for (size_t i = 0; i < count; i++) {
+        const struct render_sample *s = &l->groups[RENDER_GROUP_LINK].items[i];
+        size_t kind = link_kind(dcgm, &dcgm->entities[s->entity]);
+        enum render_code code = l->codes[f->first_code[RENDER_GROUP_LINK] + i];
+        kinds.chosen[kind] = true;
+        kinds.shown[kind] = kinds.shown[kind] || render_is_shown(code);
+    }
+    return kinds;
+}
+
+// Whether the field is one of the other kind, which shows it or is not chosen.
+static bool is_of_other_kind(const struct link_kinds *kinds, size_t kind)
+{
+    size_t other = !kind;
+    return !kinds->shown[kind] &&
+           (kinds->shown[other] || (kinds->listed[other] && !kinds->chosen[other]));
+}
+
 // Of switches, links, CPUs and cores a field's reason is told once, whatever their number.
 static void add_part_reasons(struct render_layout *l, const struct render_device_family *f,
                              const struct inventory *dcgm, bool *begun)
 {
+    const struct link_kinds kinds = link_kinds_of(l, f, dcgm);
     uint32_t told = 0;
-    size_t all = 0;
+    bool any = kinds.shown[0] || kinds.shown[1];
     for (int group = RENDER_GROUP_SWITCH; group < RENDER_GROUP_COUNT; group++) {
         size_t count = render_has_group(f->groups, group) ? samples_in(l, f, group) : 0;
         for (size_t i = 0; i < count; i++) {
             enum render_code code = l->codes[f->first_code[group] + i];
+            const struct inventory_entity *e = &dcgm->entities[l->groups[group].items[i].entity];
+            if (code == (enum render_code)FRAME_NOT_SUPPORTED && group == RENDER_GROUP_LINK &&
+                is_of_other_kind(&kinds, link_kind(dcgm, e)))
+                continue;
+            any = true;
             if (render_is_shown(code) || (told & (1u << code)))
                 continue;
             told |= 1u << code;
-            const struct inventory_entity *e = &dcgm->entities[l->groups[group].items[i].entity];
             add_unavailable(l, f, reason_of(f, e, code), NULL, begun);
         }
-        all += count;
     }
-    if (all == 0)
+    if (!any)
         add_unavailable(l, f, absence_of(l, f), NULL, begun);
 }
 

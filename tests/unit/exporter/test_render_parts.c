@@ -15,12 +15,13 @@
 #define GPU_TEMP 150
 #define POWER 155
 #define XID 230
-#define SWITCH_TEMP 858 // DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT
-#define FLIT 786        // DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS, a link's
-#define CPU_UTIL 1100   // DCGM_FI_DEV_CPU_UTIL_TOTAL, a core's
-#define CPU_TEMP 1110   // DCGM_FI_DEV_CPU_TEMP_CURRENT
-#define CPU_VENDOR 1140 // DCGM_FI_DEV_CPU_VENDOR, text
-#define GRAPHICS 1001   // DCGM_FI_PROF_GR_ENGINE_ACTIVE
+#define SWITCH_TEMP 858      // DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT
+#define FLIT 786             // DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS, a link's
+#define CPU_UTIL 1100        // DCGM_FI_DEV_CPU_UTIL_TOTAL, a core's
+#define CPU_TEMP 1110        // DCGM_FI_DEV_CPU_TEMP_CURRENT
+#define CPU_VENDOR 1140      // DCGM_FI_DEV_CPU_VENDOR, text
+#define GRAPHICS 1001        // DCGM_FI_PROF_GR_ENGINE_ACTIVE
+#define SUPPORTED_CLOCKS 130 // DCGM_FI_DEV_SUPPORTED_CLOCKS, bytes
 
 #define U0 "GPU-00000000-0000-0000-0000-000000000000"
 #define U1 "GPU-00000000-0000-0000-0000-000000000001"
@@ -744,6 +745,56 @@ static void test_why_parts_have_no_value_is_told_once_a_field(void **state)
     assert_true(fixture_has_line(f, PART_WHY("CPU_TEMP_CURRENT", "not_selected")));
 }
 
+// Links are of GPUs or of switches, and what the field isn't of doesn't lack it.
+static void test_a_field_of_links_is_missed_at_the_kind_of_links_that_has_it(void **state)
+{
+    static const struct {
+        const char *switches;
+        bool shown, missed;
+        const char *reason; // NULL: nothing is missing
+    } cases[] = {
+        {"f", true, false, NULL},
+        {"f", true, true, "not_supported"},  // at one of the kind
+        {"f", false, true, "not_supported"}, // everywhere
+        {"g", true, false, "not_selected"},
+    };
+    for (size_t c = 0; c < ARRAY_SIZE(cases); c++) {
+        cleanup(node_deinit) struct node n =
+            node_of("DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS, counter, l\n", "f");
+        fixture_list_dcgm(n.f);
+        for (uint32_t i = 0; i < 4; i++) {
+            fixture_dcgm_status(n.f, n.gpu_links[i], FLIT, FRAME_NOT_SUPPORTED);
+            if (cases[c].shown && (i > 0 || !cases[c].missed))
+                fixture_dcgm_i64(n.f, n.switch_links[i], FLIT, 7);
+            else
+                fixture_dcgm_status(n.f, n.switch_links[i], FLIT, FRAME_NOT_SUPPORTED);
+        }
+        select_devices(&n.f->options.switches, cases[c].switches);
+        n.f->config.hash++;
+        fixture_page(n.f, TEXT_FORMAT_PROMETHEUS);
+        char line[256] = "";
+        if (cases[c].reason)
+            snprintf(line, sizeof(line), PART_WHY("%s", "%s"), "NVSWITCH_LINK_FLIT_ERRORS",
+                     cases[c].reason);
+        assert_true(!cases[c].reason || fixture_has_line(n.f, line));
+        assert_int_equal(lines_with(&n, "field_unavailable_info{", "} 1"), cases[c].reason != NULL);
+    }
+}
+
+static void test_bytes_are_told_to_be_no_number(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f =
+        fixture_new("DCGM_FI_DEV_SUPPORTED_CLOCKS, gauge, c\n", "f");
+    struct node n = {.f = f};
+    fixture_add_gpu(f, "NVIDIA T4");
+    fixture_list(f);
+    fixture_ready(f, true);
+    fixture_status(f, 0, SUPPORTED_CLOCKS, FRAME_NEEDS_DCGM);
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_int_equal(lines_with(&n, "field_unavailable_info{", "reason=\"not_numeric\""), 1);
+    assert_int_equal(lines_with(&n, "field_unavailable_info{", "} 1"), 1);
+}
+
 static void test_an_old_value_of_a_part_is_not_shown(void **state)
 {
     cleanup(node_deinit) struct node n = node_of(csv, "f");
@@ -757,6 +808,8 @@ static void test_an_old_value_of_a_part_is_not_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_field_of_links_is_missed_at_the_kind_of_links_that_has_it),
+        cmocka_unit_test(test_bytes_are_told_to_be_no_number),
         cmocka_unit_test(test_each_group_has_its_labels_and_links_of_gpus_come_first),
         cmocka_unit_test(test_a_family_stands_once_with_the_samples_of_its_groups),
         cmocka_unit_test(test_parts_are_chosen_by_their_flags),
