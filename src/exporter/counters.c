@@ -177,6 +177,12 @@ static struct sv excerpt(struct sv s)
     return sv_sub(s, 0, 80);
 }
 
+static bool has_form_of_name(struct sv name)
+{
+    return sv_starts_with(name, SV("DCGM_FI_")) || sv_starts_with(name, SV("DCGM_EXP_")) ||
+           sv_starts_with(name, SV("dcgm_"));
+}
+
 static int unknown_name(const struct counter_row *row, struct error *err)
 {
     const char *nearest = field_nearest_name(row->name);
@@ -193,6 +199,10 @@ static int unknown_name(const struct counter_row *row, struct error *err)
         return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
                             "unknown field '%.*s'; the nearest known one is '%s'", SV_FMT(name),
                             nearest);
+    if (has_form_of_name(bare))
+        return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
+                            "unknown field '%.*s': there is none of that name, nor one like it",
+                            SV_FMT(name));
     return error_set_at(err, -EINVAL, row->file, row->line, row->name_column,
                         "unknown field '%.*s'; expected a DCGM_FI_*, DCGM_EXP_* or dcgm_* name",
                         SV_FMT(name));

@@ -129,6 +129,8 @@ static void each_mistake_is_told_with_its_place(void **state)
          "unknown field 'dcgm_fi_dev_gpu_temp'; the nearest known one is 'DCGM_FI_DEV_GPU_TEMP'"},
         {"DCGM_FI_DEV_GPU_TEMP\t,gauge,x", 1, 1,
          "only spaces may stand beside 'DCGM_FI_DEV_GPU_TEMP', but found a tab or a line break"},
+        {"DCGM_FI_FOO_BARBAZ,gauge,x", 1, 1,
+         "unknown field 'DCGM_FI_FOO_BARBAZ': there is none of that name, nor one like it"},
         {"node_load1,gauge,x", 1, 1,
          "unknown field 'node_load1'; expected a DCGM_FI_*, DCGM_EXP_* or dcgm_* name"},
         {" #DCGM_FI_DEV_GPU_TEMP,gauge,x", 1, 1,
