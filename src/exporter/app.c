@@ -300,10 +300,25 @@ static int find_source(struct app *a, struct error *err)
     return 0;
 }
 
+// dcgm-exporter takes such a range without a word, and so it is no error.
+static void log_reversed_range(const char *flag, const struct selection *s)
+{
+    if (!s->has_reversed)
+        return;
+    char found[32], meant[32];
+    (void)snprintf(found, sizeof(found), "%u-%u", s->reversed_from, s->reversed_to);
+    (void)snprintf(meant, sizeof(meant), "%u-%u", s->reversed_to, s->reversed_from);
+    log_warn("range ends before it begins and selects nothing", LOG_STR("flag", flag),
+             LOG_STR("found", found), LOG_STR("meant", meant));
+}
+
 static void log_inert_flags(const struct exporter_options *o)
 {
     for (size_t i = 0; i < o->unavailable_count; i++)
         log_warn("flag is accepted but has no effect", LOG_STR("flag", o->unavailable[i]));
+    log_reversed_range("devices", &o->gpus);
+    log_reversed_range("switch-devices", &o->switches);
+    log_reversed_range("cpu-devices", &o->cpus);
     if (o->ignored_word)
         log_warn("words that are no flags end the command line, what follows is ignored",
                  LOG_STR("first", o->ignored_word));

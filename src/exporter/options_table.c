@@ -87,11 +87,11 @@ static const struct option_row rows[] = {
          "GPUs to show: f (the instances of a GPU that has some, else the GPU), g[:LIST] (GPUs), "
          "i[:LIST] (GPU instances) or g[:LIST]+i[:LIST]; LIST is like 0,2-4."),
     TEXT("switch-devices", "s", "DCGM_EXPORTER_OTHER_DEVICES_STR", switch_devices, "f", WHAT,
-         "NVSwitches and their links to show: f (all), g[:LIST] (switches), or g[:LIST]+i[:LIST] (and "
-         "links of these); links of GPUs go with --devices."),
+         "NVSwitches and their links to show: f (all), g[:LIST] (switches), i[:LIST] (links of switches that g "
+         "chooses: alone none), or both as g[:LIST]+i[:LIST]; links of GPUs go with --devices."),
     TEXT("cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", cpu_devices, "f", WHAT,
-         "CPUs and their cores to show: f (all), g[:LIST] (CPUs), or g[:LIST]+i[:LIST] (and cores of "
-         "these)."),
+         "CPUs and their cores to show: f (all), g[:LIST] (CPUs), i[:LIST] (cores of CPUs that g "
+         "chooses: alone none), or both as g[:LIST]+i[:LIST]."),
     SWITCH("switch-id-quirk", NULL, "PODGPU_EXPORTER_SWITCH_ID_QUIRK", switch_id_quirk, WHAT,
            "Every NVSwitch is called nvswitch0, as dcgm-exporter up to 4.8.2 does; of several one is "
            "left then."),

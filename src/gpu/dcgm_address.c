@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/num.h"
 
@@ -140,6 +141,8 @@ int dcgm_address_parse(struct sv text, struct dcgm_address *out, const char **wh
     out->is_uri = true;
     if (take_prefix(&text, SV("unix://")))
         return parse_unix(text, out, why);
+    if (sv_starts_with(text, SV("unix:/")))
+        return parse_unix(sv_sub(text, strlen("unix:"), text.len), out, why);
     if (take_prefix(&text, SV("tcp://")))
         return parse_tcp(text, out, why);
     if (take_prefix(&text, SV("vsock://")))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a host engine listens, as people write it: HOST, HOST:PORT, [IPV6]:PORT, tcp://HOST[:PORT],
-// unix:///PATH, /PATH, vsock://CID[:PORT]. Without a port it is 5555, an empty text is localhost,
-// and localhost 127.0.0.1, where host engines listen.
-// The forms with :// are those of DCGM 4.5 (DCGM_TCP_SOCKET_PREFIX and its like in dcgm_structs.h).
+// unix:///PATH, unix:/PATH, /PATH, vsock://CID[:PORT]. Without a port it is 5555, an empty text is
+// localhost, and localhost 127.0.0.1, where host engines listen. The forms with :// are those of
+// DCGM 4.5 (DCGM_TCP_SOCKET_PREFIX and its like in dcgm_structs.h).
 #pragma once
 
 #include <stdint.h>

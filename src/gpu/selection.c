@@ -12,6 +12,8 @@
 struct id_set {
     uint32_t *ids;
     size_t count, room;
+    bool has_reversed;
+    uint32_t reversed_from, reversed_to;
 };
 
 void selection_deinit(struct selection *s)
@@ -84,6 +86,11 @@ static int parse_item(struct sv item, struct id_set *set, struct error *err)
     int rc = parse_id(first, &from, err);
     if (rc == 0)
         rc = parse_id(rest, &to, err);
+    if (rc == 0 && to < from && !set->has_reversed) {
+        set->has_reversed = true;
+        set->reversed_from = from;
+        set->reversed_to = to;
+    }
     for (uint64_t id = from; rc == 0 && id <= to; id++)
         rc = id_set_add(set, (uint32_t)id, err);
     return rc;
@@ -130,6 +137,11 @@ static int parse_term(struct sv term, struct selection *s, struct error *err)
     if (rc < 0) {
         free(set.ids);
         return rc;
+    }
+    if (set.has_reversed && !s->has_reversed) {
+        s->has_reversed = true;
+        s->reversed_from = set.reversed_from;
+        s->reversed_to = set.reversed_to;
     }
     if (gpus) {
         s->gpus = true;

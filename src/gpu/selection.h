@@ -24,6 +24,9 @@ struct selection {
     size_t gpu_count;
     uint32_t *instance_ids; // DCGM GPU_I entity ids
     size_t instance_count;
+    // The first range that ends before it begins, and so selects nothing.
+    bool has_reversed;
+    uint32_t reversed_from, reversed_to;
 };
 
 void selection_deinit(struct selection *s);

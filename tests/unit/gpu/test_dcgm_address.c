@@ -28,6 +28,7 @@ static const struct good good[] = {
     {"tcp://node", DCGM_ADDRESS_TCP, true, "node:5555", "tcp://node:5555"},
     {"tcp://[::1]:9", DCGM_ADDRESS_TCP, true, "[::1]:9", "tcp://[::1]:9"},
     {"unix:///run/dcgm.sock", DCGM_ADDRESS_UNIX, true, "/run/dcgm.sock", "unix:///run/dcgm.sock"},
+    {"unix:/run/dcgm.sock", DCGM_ADDRESS_UNIX, true, "/run/dcgm.sock", "unix:///run/dcgm.sock"},
     {"/tmp/nv-hostengine", DCGM_ADDRESS_UNIX, false, "/tmp/nv-hostengine",
      "unix:///tmp/nv-hostengine"},
     {"/a b:c", DCGM_ADDRESS_UNIX, false, "/a b:c", "unix:///a b:c"},

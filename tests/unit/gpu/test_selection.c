@@ -69,6 +69,28 @@ static void each_form_of_the_grammar_parses(void **state)
     }
 }
 
+static void a_range_that_ends_before_it_begins_is_remembered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool reversed;
+        uint32_t from, to;
+    } cases[] = {
+        {"f", false, 0, 0},      {"g:2-2+i:3-9", false, 0, 0},      {"g:3-1", true, 3, 1},
+        {"g+i:9-3", true, 9, 3}, {"g:0,7-5,4-2+i:9-3", true, 7, 5},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct selection s;
+        struct error err = ERROR_INIT;
+        assert_int_equal(selection_parse(sv_from(cases[i].text), &s, &err), 0);
+        assert_int_equal(s.has_reversed, cases[i].reversed);
+        assert_int_equal(s.reversed_from, cases[i].from);
+        assert_int_equal(s.reversed_to, cases[i].to);
+        selection_deinit(&s);
+    }
+}
+
 static void each_wrong_form_says_what_was_found_and_expected(void **state)
 {
     (void)state;
@@ -324,6 +346,7 @@ static void links_of_gpus_go_with_their_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_that_ends_before_it_begins_is_remembered),
         cmocka_unit_test(each_form_of_the_grammar_parses),
         cmocka_unit_test(each_wrong_form_says_what_was_found_and_expected),
         cmocka_unit_test(as_many_ids_as_the_limit_and_no_more),
