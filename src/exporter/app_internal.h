@@ -29,7 +29,8 @@ struct app_source {
     uint32_t watch_id;         // of the last WATCH
     uint32_t sampled_watch_id; // of the last sample
     size_t watched_fields;
-    bool published; // there has been a page with its samples
+    uint64_t started_ns; // the helper, the first time
+    bool published;      // there has been a page with its samples
     struct frame_state logged_state;
 };
 

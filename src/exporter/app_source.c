@@ -10,6 +10,9 @@
 
 // An engine that starts in the helper brings the driver up on each GPU first.
 #define DCGM_DEADLINES 3
+// dcgmReturn_t: DCGM_ST_NO_PERMISSION, DCGM_ST_REQUIRES_ROOT
+#define NO_PERMISSION (-17)
+#define REQUIRES_ROOT (-29)
 
 // --- States ---
 
@@ -24,6 +27,15 @@ static void log_state_nvml(struct app_source *s, const struct frame_state *state
                  LOG_LIMIT(frame_state_text(state->code)));
 }
 
+// What helps against a refusal, where anything does.
+static const char *profiling_remedy(int32_t code)
+{
+    return code == NO_PERMISSION || code == REQUIRES_ROOT
+               ? "give the exporter, or the host engine it uses, CAP_SYS_ADMIN, or load the driver "
+                 "with NVreg_RestrictProfilingToAdminUsers=0"
+               : "";
+}
+
 static void log_profiling(const struct frame_state *logged, const struct frame_state *state)
 {
     if (state->paused != logged->paused)
@@ -32,6 +44,7 @@ static void log_profiling(const struct frame_state *logged, const struct frame_s
     if (state->profiling_code != logged->profiling_code && state->profiling_code != 0)
         log_warn("profiling fields are not to be had", LOG_STR("source", "dcgm"),
                  LOG_I64("code", state->profiling_code), LOG_STR("detail", state->text),
+                 LOG_STR("remedy", profiling_remedy(state->profiling_code)),
                  LOG_LIMIT("profiling"));
 }
 
@@ -101,8 +114,31 @@ static void log_devices(const struct app_source *s)
              LOG_STR("source", app_source_name(s)));
 }
 
-static void log_events(const struct inventory *inv, const struct frame *frame)
+// Both sources hear of an XID. Where NVML listens its word is the one that counts, and the other
+// one is not told again; the page's field_source_info goes by the same rule.
+static bool is_told_by_nvml(const struct app_source *s, const struct inventory_entity *e,
+                            uint32_t xid)
 {
+    const struct app *a = s->app;
+    const struct inventory *nvml = &a->sources[DEVICE_SOURCE_NVML].inventory;
+    bool listens =
+        inventory_is_connected(nvml) && (nvml->state.xid_events_armed || nvml->state.kmsg_armed);
+    if (s->which == DEVICE_SOURCE_NVML || a->view.primary != nvml || !listens)
+        return false;
+    size_t place =
+        device_view_place(&a->view, DEVICE_SOURCE_DCGM, (size_t)(e - s->inventory.entities));
+    if (place >= nvml->entity_count)
+        return false;
+    const struct inventory_entity *twin = &nvml->entities[place];
+    for (size_t i = 0; i < twin->xid_count; i++)
+        if (twin->xids[i].code == xid)
+            return true;
+    return twin->up; // it will be
+}
+
+static void log_events(const struct app_source *s, const struct frame *frame)
+{
+    const struct inventory *inv = &s->inventory;
     static const char *const origins[FRAME_EVENT_ORIGIN_END] = {
         [FRAME_EVENT_NVML] = "driver event",
         [FRAME_EVENT_KMSG] = "kernel log",
@@ -111,7 +147,7 @@ static void log_events(const struct inventory *inv, const struct frame *frame)
     for (uint32_t i = 0; i < frame->as.events.head->count; i++) {
         const struct frame_event *event = &frame->as.events.list[i];
         const struct inventory_entity *e = inventory_event_entity(inv, frame, i);
-        if (!e)
+        if (!e || is_told_by_nvml(s, e, event->xid))
             continue;
         struct buf key = BUF_INIT(256);
         buf_add_fmt(&key, "%u %u %s", event->xid, e->info.index, e->info.uuid);
@@ -156,7 +192,7 @@ static void on_frame(void *user, const struct frame *frame)
     if (frame->type == FRAME_ENTITIES)
         log_devices(s);
     if (frame->type == FRAME_EVENTS)
-        log_events(&s->inventory, frame);
+        log_events(s, frame);
     if (frame->type == FRAME_CONTROL_DONE)
         app_control_done(a, frame->as.control_done);
     if (frame->type == FRAME_ENTITIES && a->pods)
@@ -276,6 +312,7 @@ int app_source_start(struct app_source *s, struct error *err)
         .down = on_down,
         .user = s,
     };
+    s->started_ns = clock_mono_ns();
     return source_process_new(a->loop, &config, &s->process, err);
 }
 

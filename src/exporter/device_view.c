@@ -285,8 +285,9 @@ static const struct inventory_value *xid_evidence(const struct device_view *v, s
               : NULL;
         if (!value || value->type != FRAME_VALUE_I64 || value->value.i64 == 0)
             continue; // it listens and has heard of none
-        if (newest && newest->taken_ns >= value->taken_ns)
-            continue;
+        if (newest &&
+            (newest->taken_ns >= value->taken_ns || newest->value.i64 == value->value.i64))
+            continue; // older, or NVML has told of it
         newest = value;
         *source = (enum device_source)s;
     }

@@ -88,8 +88,9 @@ device_view_part_value(const struct device_view *v, size_t part, struct device_s
 
 // inventory_find, inventory_find_label and inventory_field_status over both inventories: entity is
 // of primary and is looked up at inventory_value_place. An XID code that either source has seen is
-// evidence; the newest is shown, and a 0 of NVML only where there is none. Labels: NVML's, else
-// DCGM's. *source (may be NULL): whose it is, written with a value only.
+// evidence; the newest is shown (of one code that both have seen, NVML's), and a 0 of NVML only
+// where there is none. Labels: NVML's, else DCGM's. *source (may be NULL): whose it is, written
+// with a value only.
 const struct inventory_value *device_view_find(const struct device_view *v, size_t entity,
                                                const struct field_info *field,
                                                const uint64_t *period_ns, uint64_t now_ns,

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/num.h"
@@ -473,6 +474,9 @@ int source_helper_new(struct loop *l, const struct source_helper_config *config,
     int r = spawn(l, h, config->argv);
     if (r < 0) {
         destroy(h);
+        if (r == -ENOENT && access(config->argv[0], X_OK) == 0)
+            return error_set(err, r, "%s cannot be started: there is no %s", config->argv[0],
+                             access("/dev/null", F_OK) < 0 ? "/dev/null" : "loader for it");
         return error_set(err, r, "%s cannot be started: %s", config->argv[0], strerror(-r));
     }
     *out = h;

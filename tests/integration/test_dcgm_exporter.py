@@ -386,3 +386,44 @@ def test_a_dead_engine_does_not_hold_a_reload(tmp_path):
         exporter.process.send_signal(signal.SIGHUP)
         page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_POWER_USAGE"), 10, "the new configuration")
         assert not page.samples(TEMP)
+
+
+# --- What both sources tell ---
+
+def test_an_xid_that_both_sources_hear_of_is_told_and_counted_once(tmp_path):
+    rows = tmp_path / "counters.csv"
+    rows.write_text("DCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, g\n"
+                    "DCGM_EXP_XID_ERRORS_COUNT, gauge, c\n")
+    with exporter_on("post-dcgm", counters=rows) as (node, exporter):
+        exporter.page_when(lambda p: p.samples("DCGM_FI_PROF_GR_ENGINE_ACTIVE"), 20, "DCGM")
+        node.xid(79)
+        exporter.page_when(lambda p: p.value("podgpu_gpu_xid_errors_total", xid="79") == 1, 20, "the XID")
+        node.xid(48)  # the engine, asked each second, tells of 79 before it or with it
+        exporter.page_when(lambda p: p.value("podgpu_gpu_xid_errors_total", xid="48") == 1, 20, "the second XID")
+        starts = exporter.page().value("podgpu_exporter_last_sample_timestamp_seconds", source="dcgm")
+        page = exporter.page_when(
+            lambda p: p.value("podgpu_exporter_last_sample_timestamp_seconds", source="dcgm") > starts + 3, 20, "DCGM's look")
+        assert page.value("podgpu_gpu_xid_errors_total", xid="79") == 1
+        assert {l["xid"]: v for l, v in page.samples("DCGM_EXP_XID_ERRORS_COUNT") if v} == {"79": "1", "48": "1"}
+        told = [line for line in exporter.log.splitlines() if 'msg="xid error"' in line]
+        assert len(told) == 2 and all('from="driver event"' in line for line in told), told
+        assert sources_of(page, "DCGM_FI_DEV_XID_ERRORS") == {"nvml_events"}
+
+
+def test_a_field_that_dcgm_is_about_to_give_is_not_told_missing():
+    with exporter_on("post-dcgm") as (_, exporter):
+        with_prof(exporter)
+        assert not [line for line in exporter.log.splitlines() if "not available here" in line and "PROF" in line]
+
+
+def test_a_range_that_ends_before_it_begins_is_told():
+    with exporter_on("post-dcgm", "-p", "g+i:9-3") as (_, exporter):
+        wait_until(lambda: "flag=cpu-devices found=9-3 meant=3-9" in exporter.log, 20, "the warning")
+
+
+def test_a_refusal_of_profiling_names_what_it_takes():
+    import run_node
+    with run_node.SimNode("post-dcgm") as node:
+        node.set("dcgm.profiling", "-17")
+        with exporter_at(node) as exporter:
+            wait_until(lambda: "CAP_SYS_ADMIN" in exporter.log, 40, "the remedy")

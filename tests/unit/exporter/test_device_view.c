@@ -484,7 +484,10 @@ static void the_newest_xid_that_a_source_has_seen_is_shown(void **st)
     event(&f->nvml, 1, 0, UINT32_MAX, 79, T0 + 5);
     join(f);
     assert_xid_shown(f, 79, N); // at the same time NVML's
-    event(&f->dcgm, 1, 1, UINT32_MAX, 94, T0 + 6);
+    event(&f->dcgm, 1, 1, UINT32_MAX, 79, T0 + 6);
+    join(f);
+    assert_xid_shown(f, 79, N); // and of the same code, whoever told it later
+    event(&f->dcgm, 1, 1, UINT32_MAX, 94, T0 + 7);
     join(f);
     assert_xid_shown(f, 94, D);
     // It neither ends with the device nor with the source.
