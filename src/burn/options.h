@@ -24,6 +24,30 @@ enum burn_kind {
 const char *burn_kind_name(enum burn_kind kind); // "fp32"
 
 #define BURN_GPUS_MAX 64
+#define BURN_PROCESSES_MAX 16
+// A command line that means nothing: none of enum burn_result, so that a mistyped flag is never
+// taken for a broken GPU (sysexits.h: EX_USAGE).
+#define BURN_STATUS_USAGE 64
+
+// The values of burn_option_table as they were typed.
+struct burn_flags {
+    char *kind, *shape, *on, *off, *util, *duration;
+    int64_t cycles;
+    bool align;
+    char *memory;
+    bool hold;
+    struct option_list gpus;
+    int64_t procs;
+    bool list, json;
+    char *listen, *cuda_library;
+    bool provoke_xid, debug;
+    // gpu_burn's
+    char *memory_mib, *index, *compare, *grace;
+    bool doubles, tensor;
+    bool memory_mib_given, index_given, compare_given, grace_given;
+    bool kind_given, memory_given;
+};
+extern const struct option_table burn_option_table;
 
 struct burn_options {
     enum burn_kind kind;
@@ -47,6 +71,8 @@ struct burn_options {
     bool gpu_burn;       // gpu_burn's arguments were given
     enum log_level log_level;
 };
+// 0; OPTION_OUTCOME_HELP or _VERSION; -EINVAL or -ENOMEM with *err naming the word, what was
+// expected and, where there is one, the nearest flag. *out is empty unless 0.
 int must_use burn_options_parse(int argc, char **argv, char **environment, struct burn_options *out,
                                 struct error *err);
 void burn_options_deinit(struct burn_options *o);
