@@ -16,9 +16,9 @@
 #define MIB (UINT64_C(1) << 20)
 
 static const char *const kind_names[BURN_KIND_COUNT] = {
-    [BURN_FP32] = "fp32",         [BURN_FP64] = "fp64",         [BURN_FP16] = "fp16",
-    [BURN_BF16] = "bf16",         [BURN_TF32] = "tf32",         [BURN_INT32] = "int32",
-    [BURN_DRAM] = "dram",         [BURN_PCIE_H2D] = "pcie-h2d", [BURN_PCIE_D2H] = "pcie-d2h",
+    [BURN_FP32] = "fp32",           [BURN_FP64] = "fp64",         [BURN_FP16] = "fp16",
+    [BURN_BF16] = "bf16",           [BURN_TF32] = "tf32",         [BURN_INT32] = "int32",
+    [BURN_DRAM] = "dram",           [BURN_PCIE_H2D] = "pcie-h2d", [BURN_PCIE_D2H] = "pcie-d2h",
     [BURN_PCIE_BOTH] = "pcie-both", [BURN_PEER] = "peer",
 };
 
@@ -66,9 +66,10 @@ static int unglue(struct words *w, char **word)
     buf_add_char(&b, '=');
     buf_add_sv(&b, sv_sub(s, 2, s.len));
     buf_add_char(&b, '\0');
-    if (b.error) {
+    int error = b.error;
+    if (error) {
         buf_deinit(&b);
-        return b.error;
+        return error;
     }
     *word = w->glued[w->glued_count++] = buf_take(&b, NULL);
     return 0;
@@ -145,7 +146,7 @@ static int read_on_off(const struct burn_flags *f, struct burn_options *o, struc
     buf_add_fmt(&text, "square:on=%s,off=%s", f->on, f->off);
     int r = text.error ? text.error : burn_shape_parse(buf_sv(&text), &o->shape, &inner);
     buf_deinit(&text);
-    return r < 0 ? error_set(err, -EINVAL, "--on, --off: %s", inner.text) : 0;
+    return r == -EINVAL ? error_set(err, r, "--on, --off: %s", inner.text) : r;
 }
 
 static int read_shape(const struct burn_flags *f, struct burn_options *o, struct error *err)
@@ -233,8 +234,10 @@ static int add_gpu(struct burn_options *o, const char *flag, const char *word, s
         return bad(err, flag, "a GPU's index from 0 to 63 or its UUID", word);
     for (uint32_t i = 0; i < o->gpu_count; i++)
         if (sv_equals(s, sv_from(o->gpus[i])))
-            return error_set(err, -EINVAL, "%s: '%.64s' is given twice; --procs=2 puts two "
-                             "processes on a GPU", flag, word);
+            return error_set(err, -EINVAL,
+                             "%s: '%.64s' is given twice; --procs=2 puts two "
+                             "processes on a GPU",
+                             flag, word);
     if (o->gpu_count == BURN_GPUS_MAX)
         return error_set(err, -EINVAL, "%s: more than %d GPUs", flag, BURN_GPUS_MAX);
     o->gpus[o->gpu_count] = sv_dup(s);
@@ -247,8 +250,8 @@ static int read_gpus(const struct burn_flags *f, struct burn_options *o, struct 
         return error_set(err, -EINVAL, "-i and --gpus: give one of them");
     if (f->index_given)
         return add_gpu(o, "-i", f->index, err);
-    o->all_gpus = f->gpus.count == 0 ||
-                  (f->gpus.count == 1 && strcmp(f->gpus.items[0], "all") == 0);
+    o->all_gpus =
+        f->gpus.count == 0 || (f->gpus.count == 1 && strcmp(f->gpus.items[0], "all") == 0);
     int r = 0;
     for (size_t i = 0; i < f->gpus.count && !o->all_gpus && r == 0; i++)
         r = add_gpu(o, "--gpus", f->gpus.items[i], err);

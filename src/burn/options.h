@@ -14,7 +14,7 @@ enum burn_kind {
     BURN_BF16,
     BURN_TF32,
     BURN_INT32,
-    BURN_DRAM,     // stream through memory
+    BURN_DRAM, // stream through memory
     BURN_PCIE_H2D,
     BURN_PCIE_D2H,
     BURN_PCIE_BOTH,
@@ -52,11 +52,11 @@ extern const struct option_table burn_option_table;
 struct burn_options {
     enum burn_kind kind;
     struct burn_shape shape;
-    uint64_t cycles;      // of a shape that has periods, 0: for ever
-    uint64_t duration_ns; // 0: for ever
-    uint32_t util_ppm;    // --util: of the shape's duty
-    bool align;           // phases begin at multiples of the period of wall time
-    uint64_t memory_bytes; // of a process; 0: memory_percent
+    uint64_t cycles;         // of a shape that has periods, 0: for ever
+    uint64_t duration_ns;    // 0: for ever
+    uint32_t util_ppm;       // --util: of the shape's duty
+    bool align;              // phases begin at multiples of the period of wall time
+    uint64_t memory_bytes;   // of a process; 0: memory_percent
     uint32_t memory_percent; // of what is free
     bool hold;               // memory is kept in the off phase
     bool all_gpus;

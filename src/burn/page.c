@@ -22,13 +22,20 @@ static const struct {
     enum text_type type;
     struct sv help;
 } families[FAMILY_COUNT] = {
-#define FAMILY(name, type, help) {{name, sizeof(name) - 1}, type, {help, sizeof(help) - 1}}
-    [FAMILY_INFO] = FAMILY("podgpu_burn_info", TEXT_TYPE_INFO,
-                           "What the load on a GPU is made of; always 1."),
-    [FAMILY_RUNNING] = FAMILY("podgpu_burn_running", TEXT_TYPE_GAUGE,
-                              "1 while the process makes load, 0 while it starts or once it ended."),
-    [FAMILY_PHASE] = FAMILY("podgpu_burn_phase", TEXT_TYPE_GAUGE,
-                            "1 while the shape is above its low, else 0."),
+#define FAMILY(name, type, help)                                                                   \
+    {                                                                                              \
+        {name, sizeof(name) - 1}, type,                                                            \
+        {                                                                                          \
+            help, sizeof(help) - 1                                                                 \
+        }                                                                                          \
+    }
+    [FAMILY_INFO] =
+        FAMILY("podgpu_burn_info", TEXT_TYPE_INFO, "What the load on a GPU is made of; always 1."),
+    [FAMILY_RUNNING] =
+        FAMILY("podgpu_burn_running", TEXT_TYPE_GAUGE,
+               "1 while the process makes load, 0 while it starts or once it ended."),
+    [FAMILY_PHASE] =
+        FAMILY("podgpu_burn_phase", TEXT_TYPE_GAUGE, "1 while the shape is above its low, else 0."),
     [FAMILY_DUTY] = FAMILY("podgpu_burn_duty_ratio", TEXT_TYPE_GAUGE,
                            "Share of the time in which work is wanted on the GPU, now."),
     [FAMILY_SCHEDULED] = FAMILY("podgpu_burn_scheduled_seconds_total", TEXT_TYPE_COUNTER,

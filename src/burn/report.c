@@ -44,8 +44,8 @@ void burn_report_text(struct buf *out, const struct burn_moment *now, const stru
     text_add_fixed(out, r->duty_ppm / (BURN_PPM / 1000), 1);
     buf_add_str(out, " %  ");
     add_rate(out, r);
-    buf_add_fmt(out, "  memory %llu MiB  errors %llu\n", (unsigned long long)(r->memory_bytes >> 20),
-                (unsigned long long)r->mismatches);
+    buf_add_fmt(out, "  memory %llu MiB  errors %llu\n",
+                (unsigned long long)(r->memory_bytes >> 20), (unsigned long long)r->mismatches);
 }
 
 static void add_wall_time(struct buf *out, uint64_t wall_ns)

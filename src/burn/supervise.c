@@ -21,9 +21,9 @@
 
 #define LEAD_LEAST_NS (500 * NS_PER_MS)
 #define LEAD_MOST_NS (5 * NS_PER_S)
-#define STOP_NS (700 * NS_PER_MS)    // then they are killed
-#define REAP_NS (150 * NS_PER_MS)    // one that hangs in the driver is not waited for any longer
-#define OVERTIME_NS (10 * NS_PER_S)  // after a planned end
+#define STOP_NS (700 * NS_PER_MS)   // then they are killed
+#define REAP_NS (150 * NS_PER_MS)   // one that hangs in the driver is not waited for any longer
+#define OVERTIME_NS (10 * NS_PER_S) // after a planned end
 #define REPORT_BYTES (1u << 20)
 
 struct shared {
@@ -118,8 +118,7 @@ static void tell_worker(const struct supervisor *s, const struct worker *w, uint
 {
     struct buf line = BUF_INIT(REPORT_BYTES);
     struct burn_record record = record_of(w, now_ns);
-    struct burn_moment moment = {clock_wall_ns(),
-                                 now_ns > s->start_ns ? now_ns - s->start_ns : 0};
+    struct burn_moment moment = {clock_wall_ns(), now_ns > s->start_ns ? now_ns - s->start_ns : 0};
     if (s->o->json)
         burn_report_json(&line, &moment, &record);
     else
@@ -179,8 +178,7 @@ static void worker_ended(struct supervisor *s, struct worker *w, int status)
         log_failure(w, "no load on a GPU", text[0] ? text : p->error);
     w->alive = false;
     s->alive--;
-    if (s->o->json)
-        tell_worker(s, w, clock_mono_ns());
+    tell_worker(s, w, clock_mono_ns());
 }
 
 static void reap(struct supervisor *s)
@@ -254,7 +252,7 @@ static void tick_fired(void *user)
     for (uint32_t i = 0; i < s->count; i++) {
         struct worker *w = &s->workers[i];
         uint64_t operations = w->progress->operations;
-        if (!w->alive)
+        if (!w->alive || w->progress->state == BURN_ENDED) // its last line comes when it is reaped
             continue;
         if (now_ns > w->last_ns && w->last_ns > 0)
             w->operations_per_s = (uint64_t)((unsigned __int128)(operations - w->last_operations) *
@@ -324,8 +322,8 @@ static int allocate(struct supervisor *s)
     size_t most = (size_t)s->gpus.count * s->o->processes;
     s->shared_bytes = sizeof(struct shared) + most * sizeof(struct burn_progress);
     s->workers = calloc(most, sizeof(*s->workers));
-    s->shared = mmap(NULL, s->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                     0);
+    s->shared =
+        mmap(NULL, s->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s->shared == MAP_FAILED)
         s->shared = NULL;
     return s->workers && s->shared ? 0 : -ENOMEM;

@@ -79,6 +79,7 @@ ENGINES = re.compile(
     r"agent/aws/(answer|container_url|env|ini|keys|profile)\.[ch]|"
     r"agent/(spool_record|lint\w*)\.[ch]|"
     r"agent/discover_kube_\w+\.[ch]|"
+    r"burn/(shape|page|record|report)\.[ch]|"
     r"source/dcgm_(address|value|watch_plan)\.[ch]|"
     r"kube/(pod_resources_decoder|api_stream|api_kubeconfig)\.[ch])$"
 )
