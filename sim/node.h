@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x31656e6f6d697301)
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 
 #define SIM_MAX_GPUS 16u
 #define SIM_MAX_SEGMENTS 16384u // of signals
@@ -35,8 +35,10 @@
 #define SIM_MAX_DEVICES 4096u
 #define SIM_MAX_EVENTS 4096u
 #define SIM_MAX_FAULTS 128u
-#define SIM_MAX_SYMBOLS 640u
+#define SIM_MAX_SYMBOLS 768u
 #define SIM_MAX_CLIENTS 64u
+#define SIM_MAX_WORKS 64u  // CUDA contexts at a time
+#define SIM_MAX_BUSY 1024u // intervals kept of each
 #define SIM_MAX_DCGM_VALUES 8192u
 #define SIM_MAX_SWITCHES 12u
 #define SIM_MAX_LINKS 1024u
@@ -118,14 +120,34 @@ struct sim_process {
     uint32_t gpu;
     uint32_t instance; // index in instances, SIM_NONE without MIG
     uint32_t pid;
-    uint32_t type;        // bits of enum sim_process_type
-    int64_t memory_bytes; // -1: the driver doesn't know
+    uint32_t type;                // bits of enum sim_process_type
+    _Atomic int64_t memory_bytes; // -1: the driver doesn't know
     int64_t start_ns;
     _Atomic int64_t end_ns;
     uint32_t name;         // string
     _Atomic uint32_t load; // newest segment, SIM_NONE: idle
     uint32_t pod;          // index, SIM_NONE
     uint32_t next_on_gpu;
+    _Atomic uint32_t work; // 1 + index in works, 0: none, or none any more
+    uint32_t reserved;
+    _Atomic int64_t busy_ns; // busy time of a work that is none any more
+};
+
+// What a real process did on a GPU through the CUDA double, and what it has queued: times at which
+// its kernels run. One runs on a GPU (or GPU instance) at a time, so these of all processes are
+// disjoint.
+struct sim_busy {
+    _Atomic int64_t from_ns, to_ns;
+    _Atomic int64_t before_ns; // busy time of the intervals before
+};
+
+struct sim_work {
+    _Atomic uint32_t pid; // 0: free
+    uint32_t process;
+    uint64_t started;       // the process's start time in clock ticks
+    _Atomic uint32_t count; // intervals so far; the ring has the last SIM_MAX_BUSY - 1 of them
+    uint32_t reserved;
+    struct sim_busy ring[SIM_MAX_BUSY];
 };
 
 // A compute instance inside its GPU instance; one MIG device.
@@ -365,6 +387,7 @@ struct sim_node {
     struct sim_fault faults[SIM_MAX_FAULTS];
     struct sim_symbol symbols[SIM_MAX_SYMBOLS];
     struct sim_client clients[SIM_MAX_CLIENTS];
+    struct sim_work works[SIM_MAX_WORKS];
     struct sim_dcgm dcgm;
     char strings[SIM_STRING_BYTES]; // NUL-terminated; index 0 is ""
 };
@@ -454,3 +477,20 @@ uint32_t sim_client_holding(struct sim_node *n, uint32_t gpu);
 // Sleeps until a live event arrives or timeout_ms (real time) is over, at most 100 ms at a time.
 void sim_event_sleep(struct sim_node *n, uint32_t seen, int timeout_ms);
 void sim_event_wake(struct sim_node *n);
+// Start time of a process in clock ticks, 0 when it is gone or a zombie.
+uint64_t sim_pid_started(uint32_t pid);
+
+// --- Work of real processes (node_work.c). Whoever changes works holds the file's lock ---
+
+// This process begins to use a GPU (instance SIM_NONE: the whole one): an entry in the lists of
+// processes. Index of the work, SIM_NONE when a table is full.
+uint32_t sim_work_begin(struct sim_node *n, uint32_t gpu, uint32_t instance, const char *name);
+// Claims the GPU for duration_ns, not before earliest_ns nor before what others have claimed.
+// Returns when it begins.
+int64_t sim_work_claim(struct sim_node *n, uint32_t work, int64_t earliest_ns, int64_t duration_ns);
+// Ends the entry now, with what is queued; the busy time stays on the GPU's record.
+void sim_work_end(struct sim_node *n, uint32_t work);
+// Ends the entries of processes that died. For readers, too: takes no lock.
+void sim_work_reap(struct sim_node *n);
+// Busy time of a process before t, exact within its ring, a mean before it (truth.c).
+int64_t sim_work_busy_ns(const struct sim_node *n, uint32_t process, int64_t t);

@@ -31,7 +31,8 @@ class Instance(ctypes.Structure):
 class Process(ctypes.Structure):
     _fields_ = [("gpu", c_uint32), ("instance", c_uint32), ("pid", c_uint32), ("type", c_uint32),
                 ("memory_bytes", c_int64), ("start_ns", c_int64), ("end_ns", c_int64), ("name", c_uint32),
-                ("load", c_uint32), ("pod", c_uint32), ("next_on_gpu", c_uint32)]
+                ("load", c_uint32), ("pod", c_uint32), ("next_on_gpu", c_uint32), ("work", c_uint32),
+                ("reserved", c_uint32), ("busy_ns", c_int64)]
 
 
 class NodeError(Exception):

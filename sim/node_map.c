@@ -93,7 +93,7 @@ void sim_count_end(struct sim_node *n, uint32_t symbol, uint64_t took_ns)
 }
 
 // Start time of a process in clock ticks (field 22 of /proc/PID/stat), 0 when it is gone.
-static uint64_t process_started(uint32_t pid)
+uint64_t sim_pid_started(uint32_t pid)
 {
     char path[32], text[1024];
     (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
@@ -119,7 +119,7 @@ static uint64_t process_started(uint32_t pid)
 static bool client_lives(const struct sim_client *c)
 {
     uint32_t pid = atomic_load(&c->pid);
-    return pid != 0 && process_started(pid) == atomic_load(&c->started);
+    return pid != 0 && sim_pid_started(pid) == atomic_load(&c->started);
 }
 
 static struct sim_client *client_find(struct sim_node *n, uint32_t pid)
@@ -143,7 +143,7 @@ static struct sim_client *client_claim(struct sim_node *n, uint32_t pid)
             continue;
         atomic_store(&c->inits, 0);
         atomic_store(&c->attached, 0);
-        atomic_store(&c->started, process_started(pid));
+        atomic_store(&c->started, sim_pid_started(pid));
         return c;
     }
     return NULL;

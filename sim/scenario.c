@@ -37,6 +37,11 @@ static void add_symbols(struct sim_node *n)
 #include "dcgm_symbols.def"
 #undef DCGM_SYMBOL
     };
+    static const char *const cuda[] = {
+#define CUDA_SYMBOL(name) #name,
+#include "cuda_symbols.def"
+#undef CUDA_SYMBOL
+    };
     static const char *const kubelet[] = {"kubelet.v1.List", "kubelet.v1.GetAllocatableResources",
                                           "kubelet.v1.Get", "kubelet.v1alpha1.List",
                                           "kubelet.rejected"};
@@ -50,6 +55,8 @@ static void add_symbols(struct sim_node *n)
         sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(kubelet[i]));
     for (size_t i = 0; i < ARRAY_SIZE(dcgm) && at < SIM_MAX_SYMBOLS; i++, at++)
         sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(dcgm[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(cuda) && at < SIM_MAX_SYMBOLS; i++, at++)
+        sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name), sv_from(cuda[i]));
     n->symbol_count = at;
 }
 

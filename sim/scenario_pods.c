@@ -68,15 +68,15 @@ static int process_type(struct compile *c, const struct yaml_node *y, uint32_t *
     return compile_refuse(c, y, "expected compute, graphics, compute+graphics or mps");
 }
 
-static int process_memory(struct compile *c, const struct yaml_node *y, int64_t *out)
+static int process_memory(struct compile *c, const struct yaml_node *y, _Atomic int64_t *out)
 {
     struct sim_segment s = {0};
     if (y && sv_equals(y->scalar, SV("unknown"))) {
-        *out = -1;
+        atomic_store(out, -1);
         return 0;
     }
     int rc = y ? compile_at(c, y, sim_parse_signal(y->scalar, SIM_GAUGE, &s, c->err)) : 0;
-    *out = s.base / 1000000;
+    atomic_store(out, s.base / 1000000);
     return rc;
 }
 

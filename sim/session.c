@@ -237,6 +237,8 @@ int sim_get_instance(struct sim_session *s, uint32_t index, struct sim_instance 
 
 int sim_get_process(struct sim_session *s, uint32_t index, struct sim_process *out)
 {
+    if (index == 0)
+        sim_work_reap(s->node);
     if (index >= atomic_load(&s->node->process_count))
         return -1;
     *out = s->node->processes[index];

@@ -122,11 +122,68 @@ bool sim_instance_alive(const struct sim_node *n, uint32_t instance, int64_t t)
     return i->from_ns <= t && t < atomic_load(&i->until_ns);
 }
 
+// --- Work of real processes ---
+
+// Where `part` of `whole` has passed evenly.
+static int64_t even_share(int64_t total, int64_t part, int64_t whole)
+{
+    if (part <= 0)
+        return 0;
+    return part >= whole ? total : (int64_t)((sim_wide)total * part / whole);
+}
+
+// The last interval of a ring that begins at or before t; first - 1 when none does.
+static uint32_t busy_at(const struct sim_work *w, uint32_t first, uint32_t count, int64_t t)
+{
+    uint32_t low = first, high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (atomic_load(&w->ring[middle % SIM_MAX_BUSY].from_ns) <= t)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+static uint32_t first_kept(uint32_t count)
+{
+    return count < SIM_MAX_BUSY ? 0
+                                : count - SIM_MAX_BUSY + 1; // the one before is being overwritten
+}
+
+int64_t sim_work_busy_ns(const struct sim_node *n, uint32_t process, int64_t t)
+{
+    const struct sim_process *p = &n->processes[process];
+    uint32_t work = read_index(&p->work);
+    int64_t end = atomic_load(&p->end_ns);
+    if (work == 0)
+        return even_share(atomic_load(&p->busy_ns), t - p->start_ns, end - p->start_ns);
+    const struct sim_work *w = &n->works[work - 1];
+    uint32_t count = read_index(&w->count), first = first_kept(count);
+    if (count == 0)
+        return 0;
+    t = min64(t, end);
+    const struct sim_busy *oldest = &w->ring[first % SIM_MAX_BUSY];
+    int64_t from = atomic_load(&oldest->from_ns);
+    if (t < from)
+        return even_share(atomic_load(&oldest->before_ns), t - p->start_ns, from - p->start_ns);
+    const struct sim_busy *b = &w->ring[busy_at(w, first, count, t) % SIM_MAX_BUSY];
+    int64_t begin = atomic_load(&b->from_ns);
+    return atomic_load(&b->before_ns) + min64(t, atomic_load(&b->to_ns)) - begin;
+}
+
+static int64_t work_ppm(const struct sim_node *n, uint32_t process, int64_t t)
+{
+    return (sim_work_busy_ns(n, process, t + 1) - sim_work_busy_ns(n, process, t)) * SIM_PPM;
+}
+
 int64_t sim_process_load_ppm(const struct sim_node *n, uint32_t process, int64_t t)
 {
     if (!sim_process_alive(n, process, t))
         return 0;
-    return list_ppm(n, read_index(&n->processes[process].load), t);
+    return min64(list_ppm(n, read_index(&n->processes[process].load), t) + work_ppm(n, process, t),
+                 SIM_PPM);
 }
 
 sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from,
@@ -135,7 +192,10 @@ sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, i
     const struct sim_process *p = &n->processes[process];
     from = max64(from, p->start_ns);
     to = min64(to, atomic_load(&p->end_ns));
-    return list_integral(n, read_index(&p->load), from, to);
+    if (from >= to)
+        return 0;
+    sim_wide worked = sim_work_busy_ns(n, process, to) - sim_work_busy_ns(n, process, from);
+    return list_integral(n, read_index(&p->load), from, to) + worked * SIM_PPM;
 }
 
 // Share of the board that a process's load stands for: its GPU instance's slices, in parts of

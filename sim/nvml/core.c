@@ -98,6 +98,7 @@ struct call call_begin(const char *name, _Atomic uint32_t *symbol, enum call_dev
         c.instance = device->instance;
     }
     sim_count_begin(c.node, c.symbol);
+    sim_work_reap(c.node);
     c.t = sim_now(c.node);
     if (c.symbol != SIM_NONE && c.node->symbols[c.symbol].branch > c.node->driver_branch)
         c.code = FUNCTION_NOT_FOUND;
