@@ -49,10 +49,12 @@ static bool find_visible(const struct sim_node *n, const char *word, size_t len,
                          struct cuda_context *out)
 {
     int64_t t = sim_now(n);
-    char *end;
-    unsigned long index = strtoul(word, &end, 10);
-    if (isdigit((unsigned char)word[0]) && end == word + len)
-        return index < n->gpu_count && whole_or_first(n, (uint32_t)index, t, out);
+    if (len > 0 && strspn(word, "0123456789") >= len) {
+        uint32_t index = 0;
+        for (size_t i = 0; i < len && index < SIM_MAX_GPUS; i++)
+            index = index * 10 + (uint32_t)(word[i] - '0');
+        return index < n->gpu_count && whole_or_first(n, index, t, out);
+    }
     for (uint32_t i = 0; len > 4 && i < atomic_load(&n->instance_count); i++) {
         *out = (struct cuda_context){.gpu = n->instances[i].gpu, .instance = i, .work = SIM_NONE};
         if (sim_instance_alive(n, i, t) && strncmp(device_uuid(n, out), word, len) == 0)

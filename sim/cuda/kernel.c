@@ -11,6 +11,7 @@
 #define FIRST_WORDS 256u // of a block that are computed or compared
 #define LONG_TURNS 16u   // with more, fewer are computed: they take the CPU long
 #define FEW_WORDS 4u
+#define MOST_TURNS 65536u // with more, none
 #define MOST_BLOCKS 4096u // of a launch
 
 enum kernel_shape {
@@ -138,6 +139,8 @@ static void write_block(const struct cuda_operation *o, uint64_t block)
         cuda_move(o->parameters[OUT] + at, o->parameters[SOURCE] + at, FIRST_WORDS * 4);
         return;
     }
+    if (low(o, TURNS) > MOST_TURNS)
+        return;
     const uint32_t *words = results(o, &count);
     cuda_write(o->parameters[OUT] + block * o->threads * 4, words, count * 4);
 }

@@ -83,7 +83,9 @@ def elapsed(start_event, end_event):
 
 
 def text(symbol, code):
-    return one(c.c_char_p, symbol, code).value.decode()
+    value = c.c_char_p()
+    good(symbol, code, c.byref(value))
+    return value.value.decode()
 
 
 def child(action):
