@@ -162,7 +162,8 @@ int cuda_gpu_read(const struct cuda *c, int index, struct cuda_gpu *out, struct 
 static bool uuid_matches(const struct cuda_gpu *g, const char *uuid)
 {
     size_t length = strlen(uuid);
-    return length >= sizeof("GPU-") - 1 + UUID_LEAST_DIGITS && strncasecmp(g->uuid, uuid, length) == 0;
+    return length >= sizeof("GPU-") - 1 + UUID_LEAST_DIGITS &&
+           strncasecmp(g->uuid, uuid, length) == 0;
 }
 
 static int find_by_uuid(const struct cuda *c, const char *uuid, int count, struct cuda_gpu *out,

@@ -95,8 +95,7 @@ int must_use cuda_gpu_find(const struct cuda *c, const char *gpu, struct cuda_gp
 
 // 0 when result is success, else CUDA_FAILED with "CALL: reason (CUDA_ERROR_NAME)" in *err, which
 // stays as it is when it has a text already: the first error is the one that counts.
-int must_use cuda_check(const struct cuda *c, CUresult result, const char *call,
-                        struct error *err);
+int must_use cuda_check(const struct cuda *c, CUresult result, const char *call, struct error *err);
 // cuda_call(c, err, cuStreamSynchronize, stream)
 #define cuda_call(c, err, function, ...)                                                           \
     cuda_check((c), (c)->fn.function(__VA_ARGS__), #function, (err))

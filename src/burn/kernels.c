@@ -65,9 +65,8 @@ int kernels_load(const struct cuda *c, const struct cuda_gpu *gpu, enum burn_kin
     if (c->version < k->cuda)
         return fail_old_driver(c, what, k, err);
     if (gpu->major * 10 + gpu->minor < k->major * 10 + k->minor) {
-        (void)error_set(err, -ENOTSUP,
-                        "%s has compute capability %d.%d, %s needs %d.%d", gpu->name, gpu->major,
-                        gpu->minor, what, k->major, k->minor);
+        (void)error_set(err, -ENOTSUP, "%s has compute capability %d.%d, %s needs %d.%d", gpu->name,
+                        gpu->major, gpu->minor, what, k->major, k->minor);
         return CUDA_FAILED;
     }
     CUmodule module, own;

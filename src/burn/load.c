@@ -63,10 +63,12 @@ static void sleep_until(const struct schedule *s, uint64_t t)
         (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
+// A comparison: now and then, at the end of a phase, and before results are written over.
 static bool round_is_due(const struct schedule *s, bool last)
 {
     const struct burn_work *w = s->work;
-    return w->written > 0 && (last || w->busy_ns - w->checked_busy_ns >= ROUND_NS);
+    return w->written > 0 && (last || w->busy_ns - w->checked_busy_ns >= ROUND_NS ||
+                              !burn_work_has_room(w, SLICE_NS));
 }
 
 // Keeps the queue full up to the edge.
@@ -151,8 +153,8 @@ static enum burn_result step(struct schedule *s, uint64_t t)
     uint32_t duty = (uint32_t)scale(burn_shape_duty_ppm(shape, t), s->o->util_ppm);
     s->progress->on = on;
     s->progress->duty_ppm = duty;
-    enum burn_result r = on || s->o->hold || duty > 0 ? burn_work_hold(s->work)
-                                                      : burn_work_free(s->work);
+    enum burn_result r =
+        on || s->o->hold || duty > 0 ? burn_work_hold(s->work) : burn_work_free(s->work);
     if (r != BURN_CLEAN)
         return r;
     return duty == 0 ? step_idle(s, t) : duty >= BURN_PPM ? step_full(s) : step_partial(s, t);
@@ -173,7 +175,9 @@ static enum burn_result finish(struct burn_work *w)
     enum burn_result r = burn_work_drain(w);
     if (r == BURN_CLEAN && w->memory && w->written > 0)
         r = burn_work_check(w);
-    return r == BURN_CLEAN ? burn_work_drain(w) : r;
+    if (r == BURN_CLEAN)
+        r = burn_work_drain(w);
+    return r == BURN_CLEAN ? burn_work_settle(w) : r;
 }
 
 static enum burn_result run(struct schedule *s)

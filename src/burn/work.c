@@ -63,8 +63,7 @@ static enum burn_result launch(struct burn_work *w, CUfunction function, void **
                      1, 0, w->stream[0], parameters, NULL);
 }
 
-enum burn_result work_launch(struct burn_work *w, CUdeviceptr out, uint32_t blocks,
-                             uint32_t quanta)
+enum burn_result work_launch(struct burn_work *w, CUdeviceptr out, uint32_t blocks, uint32_t quanta)
 {
     CUdeviceptr source = w->o->kind == BURN_DRAM ? w->memory : w->control + sizeof(uint64_t);
     uint32_t first = w->next_block % blocks;
@@ -230,6 +229,12 @@ enum burn_result burn_work_submit(struct burn_work *w, uint64_t ns)
     return job_end(w, job, quanta * w->quantum_ns);
 }
 
+bool burn_work_has_room(const struct burn_work *w, uint64_t ns)
+{
+    bool repeats = work_is_copy(w) || w->o->kind == BURN_DRAM;
+    return repeats || w->blocks - w->written >= ns / w->quantum_ns + 1;
+}
+
 // The blocks written last, as many as are looked at in one go.
 static enum burn_result launch_comparison(struct burn_work *w)
 {
@@ -329,10 +334,15 @@ enum burn_result burn_work_drain(struct burn_work *w)
     return r;
 }
 
+enum burn_result burn_work_settle(struct burn_work *w)
+{
+    return work_call(w, cuStreamSynchronize, w->stream[0]);
+}
+
 enum burn_result burn_work_fault(struct burn_work *w)
 {
-    CUresult r = w->c.fn.cuLaunchKernel(w->kernels.fault, 1, 1, 1, 1, 1, 1, 0, w->stream[0], NULL,
-                                        NULL);
+    CUresult r =
+        w->c.fn.cuLaunchKernel(w->kernels.fault, 1, 1, 1, 1, 1, 1, 0, w->stream[0], NULL, NULL);
     if (r == CUDA_SUCCESS)
         r = w->c.fn.cuStreamSynchronize(w->stream[0]);
     if (r == CUDA_SUCCESS)

@@ -32,10 +32,10 @@ struct burn_work {
     uint64_t memory_bytes; // wanted, exactly
     CUdeviceptr memory;    // 0: not held
     CUdeviceptr peer_memory;
-    CUdeviceptr control;   // the number of mismatches, then a word that is 0
-    uint64_t *host_count;  // pinned; what the last comparison read
+    CUdeviceptr control;     // the number of mismatches, then a word that is 0
+    uint64_t *host_count;    // pinned; what the last comparison read
     uint32_t *host_words[2]; // pinned, a block each: to and from the GPU
-    uint64_t mismatches;   // counted by the GPU and told already
+    uint64_t mismatches;     // counted by the GPU and told already
 
     uint32_t threads, turns, seed;
     uint64_t block_bytes;
@@ -59,10 +59,15 @@ enum burn_result burn_work_free(struct burn_work *w);
 
 // Queues work of about ns, at least a quantum. There must be room in the queue.
 enum burn_result burn_work_submit(struct burn_work *w, uint64_t ns);
+// Whether work of ns would not write over results that were not compared. Always so where they
+// repeat: copies, and dram.
+bool burn_work_has_room(const struct burn_work *w, uint64_t ns);
 // Queues the comparison of what was written since the last one.
 enum burn_result burn_work_check(struct burn_work *w);
 // Waits for the oldest job and books it; for all of them.
 enum burn_result burn_work_collect(struct burn_work *w);
 enum burn_result burn_work_drain(struct burn_work *w);
+// Waits for what no job encloses, too: nothing runs on the GPU after.
+enum burn_result burn_work_settle(struct burn_work *w);
 // --provoke-xid; ends in BURN_DRIVER_ERROR.
 enum burn_result burn_work_fault(struct burn_work *w);

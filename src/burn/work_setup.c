@@ -34,8 +34,7 @@ static enum burn_result find_peer(struct burn_work *w, const char *gpu)
     const struct burn_options *o = w->o;
     for (uint32_t i = 0; i < o->gpu_count && o->gpu_count > 1; i++) {
         if (strcmp(o->gpus[i], gpu) == 0)
-            return outcome(
-                cuda_gpu_find(&w->c, o->gpus[(i + 1) % o->gpu_count], &w->peer, w->err));
+            return outcome(cuda_gpu_find(&w->c, o->gpus[(i + 1) % o->gpu_count], &w->peer, w->err));
     }
     int count;
     int rc = cuda_gpu_count(&w->c, &count, w->err);

@@ -137,7 +137,7 @@ API cuDeviceGetAttribute(int *out, int attribute, CUdevice device);
 API cuDeviceGetAttribute(int *out, int attribute, CUdevice device)
 {
     ENTER();
-    *out = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT           ? 1
+    *out = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 1
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? fake_cuda.major
                                                                        : fake_cuda.minor;
     return 0;
@@ -398,9 +398,9 @@ static void run_work(const char *name, uint32_t threads, void **p)
     uint32_t turns = u32_of(p, 5), seed = u32_of(p, 6);
     for (uint32_t q = 0; q < quanta; q++, block = (block + 1) % blocks) {
         for (uint32_t i = 0; i < threads; i++)
-            out[(uint64_t)block * threads + i] = turns == 3 && seed == 7
-                                                     ? kernel_truth(kind_named(name), i, turns, seed)
-                                                     : (i + turns) * 2654435761u ^ seed;
+            out[(uint64_t)block * threads + i] =
+                turns == 3 && seed == 7 ? kernel_truth(kind_named(name), i, turns, seed)
+                                        : (i + turns) * 2654435761u ^ seed;
     }
     if (++fake_cuda.launches == fake_cuda.wrong_launch)
         out[(uint64_t)((block + blocks - 1) % blocks) * threads + 5] ^= 1u << 9;
@@ -414,7 +414,7 @@ static void run_dram(uint32_t threads, void **p)
     size_t bytes = (size_t)threads * u32_of(p, 5) * KERNEL_DRAM_TURN_BYTES;
     for (uint32_t q = 0; q < quanta; q++, block = (block + 1) % blocks)
         memcpy(out + block * bytes, source + block * bytes, bytes);
-    if (++fake_cuda.launches == fake_cuda.wrong_launch)
+    if (fake_cuda.wrong_launch && ++fake_cuda.launches >= fake_cuda.wrong_launch)
         out[((block + blocks - 1) % blocks) * bytes + 21] ^= 1;
     occupy((uint64_t)quanta * u32_of(p, 5) * fake_cuda.turn_ns);
 }

@@ -15,17 +15,17 @@ struct fake_span {
 
 struct fake_cuda {
     uint64_t now_ns;
-    uint64_t turn_ns;  // of a work kernel
-    uint64_t other_ns; // of every other kernel and copy
+    uint64_t turn_ns;    // of a work kernel
+    uint64_t other_ns;   // of every other kernel and copy
     uint64_t stop_at_ns; // when *stop becomes 1; 0: never
     volatile int *stop;
     int version, gpus, major, minor;
     bool mig, peers;
-    uint64_t total_bytes; // of a GPU
-    char fail_call[40];   // this function
+    uint64_t total_bytes;      // of a GPU
+    char fail_call[40];        // this function
     int fail_code, fail_after; // fails after that many calls
     const char *jit_log;
-    uint32_t wrong_launch; // this launch of work (from 1) writes a wrong word
+    uint32_t wrong_launch; // this launch of work (from 1) has a wrong word; of dram, each since
     // What it saw.
     uint64_t used_bytes, contexts, calls_of_fail, launches, host_allocations;
     uint64_t free_at_ns;
