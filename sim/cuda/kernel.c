@@ -114,35 +114,33 @@ static void fill(const struct cuda_operation *o)
         to[j] = pattern(j, low(o, 2));
 }
 
-// The first words of a block; kept, since launches of a round all make the same.
-static const uint32_t *results(const struct cuda_operation *o, size_t *out_count)
+// The first words of a block, 0 where none is computed: a block is new altogether or two of a round
+// would differ. Kept, since launches of a round all make the same.
+static const uint32_t *results(const struct cuda_operation *o)
 {
     static const struct cuda_kernel *kernel;
     static uint32_t turns, seed, words[FIRST_WORDS];
-    size_t count = low(o, TURNS) > LONG_TURNS ? FEW_WORDS : FIRST_WORDS;
+    uint32_t count = low(o, TURNS) > MOST_TURNS   ? 0
+                     : low(o, TURNS) > LONG_TURNS ? FEW_WORDS
+                                                  : FIRST_WORDS;
     if (kernel != o->kernel || turns != low(o, TURNS) || seed != low(o, SEED)) {
         kernel = o->kernel;
         turns = low(o, TURNS);
         seed = low(o, SEED);
-        for (uint32_t i = 0; i < count; i++)
-            words[i] = cuda_result(kernel->name, i, turns, seed);
+        for (uint32_t i = 0; i < FIRST_WORDS; i++)
+            words[i] = i < count ? cuda_result(kernel->name, i, turns, seed) : 0;
     }
-    *out_count = count;
     return words;
 }
 
 static void write_block(const struct cuda_operation *o, uint64_t block)
 {
-    size_t count;
     if (o->kernel->shape == SHAPE_COPY) {
         uint64_t at = block * o->threads * low(o, TURNS) * o->kernel->per_turn;
         cuda_move(o->parameters[OUT] + at, o->parameters[SOURCE] + at, FIRST_WORDS * 4);
         return;
     }
-    if (low(o, TURNS) > MOST_TURNS)
-        return;
-    const uint32_t *words = results(o, &count);
-    cuda_write(o->parameters[OUT] + block * o->threads * 4, words, count * 4);
+    cuda_write(o->parameters[OUT] + block * o->threads * 4, results(o), FIRST_WORDS * 4);
 }
 
 static void work(const struct cuda_operation *o)

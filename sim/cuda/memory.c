@@ -229,7 +229,7 @@ static int64_t bus_ns(const struct call *c, size_t bytes)
     int64_t per_us = 820 * (width > 0 ? width : 16);
     for (int64_t g = generation > 0 ? generation : 3; g > 3 && g < 8; g--)
         per_us *= 2;
-    return 5000 + (int64_t)((sim_wide)bytes * 1000000 / per_us);
+    return 5000 + (int64_t)((sim_wide)bytes * 1000 / per_us);
 }
 
 static CUresult copy(const struct call *c, CUstream stream, struct cuda_operation o)
