@@ -11,7 +11,7 @@ from harness import BUILD, SLOW, Page, wait_until
 pytestmark = pytest.mark.faults
 PROGRAM = BUILD / "podgpu-burn"
 UUIDS = ["GPU-ff76466b-22fc-f7a9-abe2-ce3ac453b8b3", "GPU-0b1f3a52-9d0e-4c4f-8f3a-64c1d2a7e501"]
-KINDS = ["fp32", "fp64", "fp16", "bf16", "tf32", "int32", "dram", "pcie-h2d", "pcie-d2h", "pcie-both", "peer"]
+KINDS = ["fp32", "fp64", "fp16", "bf16", "tf32", "int32", "dram", "pcie-h2d", "pcie-d2h", "pcie-both"]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,16 @@ def test_every_kind_makes_right_results_on_every_gpu(node, kind):
         assert last["mismatches"] == 0 and last["rounds"] > 0 and last["operations"] > 0
 
 
+def test_gpus_that_reach_each_other_copy_to_one_another():
+    import run_node
+    with run_node.SimNode("h100x8", kubelet=False) as simulated:
+        status, out, log = run(simulated, "--kind", "peer", "--gpus", "0,1", "--memory", "256MiB", "--duration", 2, "--json")
+        assert status == 0, log
+        for gpu in 0, 1:
+            last = rows_of(out, gpu)[-1]
+            assert last["mismatches"] == 0 and last["rounds"] > 0 and last["operations"] > 0
+
+
 def test_the_square_on_record_is_the_one_asked_for(node):
     status, out, log = run(node, "--on", 1, "--off", 1, "--cycles", 2, "--memory", "256MiB", "--json")
     assert status == 0, log
@@ -76,6 +86,7 @@ def test_held_memory_is_what_was_asked_for(node):
     (["-i", "2", "1"], {}, 2, "there is no GPU '2': the driver shows 2"),
     (["--gpus", "GPU-0", "--duration", "1"], {}, 2, "there is no GPU 'GPU-0'"),
     (["--cuda-library", "/nowhere/libcuda.so.1", "1"], {}, 3, "/nowhere/libcuda.so.1"),
+    (["--kind", "peer", "--duration", "1", "--gpus", "0"], {}, 3, "cannot reach each other's memory"),
     (["--kind", "tensor"], {}, 64, "unknown kind 'tensor'"),
 ])
 def test_what_cannot_be_done_is_one_line_and_its_status(node, arguments, env, status, says):
