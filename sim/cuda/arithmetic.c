@@ -45,7 +45,7 @@ static uint32_t tensor(uint32_t thread, uint32_t depth, uint32_t seed)
         float x = (float)(((thread + seed + e) & 1023) + depth * a * b);
         uint32_t bits;
         memcpy(&bits, &x, sizeof(bits));
-        result ^= bits;
+        result = result * 1664525u + bits;
     }
     return result;
 }
