@@ -46,8 +46,8 @@ static const struct option_row rows[] = {
     SWITCH("hold", NULL, "PODGPU_BURN_HOLD", hold, LOAD,
            "Keep the memory while the load is off. Otherwise it is given back and taken anew."),
     SWITCH("provoke-xid", NULL, NULL, provoke_xid, LOAD,
-           "Make one illegal memory access on each GPU, for testing how XID errors are told. It "
-           "ends every CUDA program's work of this process and status 3 follows."),
+           "Make one illegal memory access on each GPU at the start, for testing how XID errors are "
+           "told. The load ends by it, with status 3."),
     TEXT("shape", "PODGPU_BURN_SHAPE", shape, NULL, TIME,
          "constant[:high=1] | square:on=20s,off=20s[,high=1][,low=0] | "
          "sine:period=60s[,low=0][,high=1] | ramp:period=60s[,low=0][,high=1] | "
