@@ -30,6 +30,7 @@ struct schedule {
     uint64_t start_ns; // of CLOCK_MONOTONIC; all other times are since it
     uint64_t end_ns, edge_ns;
     uint64_t base_ns, base_busy_ns; // where the account begins
+    bool closing;                   // the last work before the edge is queued
 };
 
 static uint64_t scale(uint64_t ns, uint32_t ppm)
@@ -71,7 +72,7 @@ static bool round_is_due(const struct schedule *s, bool last)
                               !burn_work_has_room(w, SLICE_NS));
 }
 
-// Keeps the queue full up to the edge.
+// Keeps the queue full up to the edge. The last piece of a phase leaves room for its comparison.
 static enum burn_result step_full(struct schedule *s)
 {
     struct burn_work *w = s->work;
@@ -80,12 +81,14 @@ static enum burn_result step_full(struct schedule *s)
     uint64_t room = edge > free_at ? edge - free_at : 0;
     if (w->job_count == BURN_JOBS)
         return burn_work_collect(w);
-    // The last of a phase is compared in it.
-    bool last = room < SLICE_NS + w->check_ns && room >= SLICE_NS / 2 + w->check_ns;
-    if (round_is_due(s, last) && room >= w->check_ns)
+    if (round_is_due(s, s->closing) && room >= w->check_ns / 2)
         return burn_work_check(w);
-    if (room > w->quantum_ns / 2)
-        return burn_work_submit(w, least(SLICE_NS, room));
+    if (room >= SLICE_NS + w->check_ns)
+        return burn_work_submit(w, SLICE_NS);
+    if (!s->closing && room > w->check_ns + w->quantum_ns / 2) {
+        s->closing = true;
+        return burn_work_submit(w, room - w->check_ns);
+    }
     if (w->job_count > 0)
         return burn_work_collect(w);
     sleep_until(s, edge - s->start_ns);
@@ -114,7 +117,7 @@ static enum burn_result step_partial(struct schedule *s, uint64_t t)
     if (r != BURN_CLEAN)
         return r;
     uint64_t debt = debt_ns(s, slice_end), room = slice_end - t;
-    if (debt >= w->check_ns && round_is_due(s, false)) {
+    if (debt >= w->check_ns && round_is_due(s, slice_end == s->edge_ns)) {
         r = burn_work_check(w);
         debt -= w->check_ns;
     }
@@ -148,6 +151,7 @@ static enum burn_result step(struct schedule *s, uint64_t t)
         s->base_ns = t;
         s->base_busy_ns = s->work->busy_ns;
         s->edge_ns = burn_shape_edge_ns(shape, t);
+        s->closing = false;
     }
     bool on = burn_shape_is_on(shape, t);
     uint32_t duty = (uint32_t)scale(burn_shape_duty_ppm(shape, t), s->o->util_ppm);

@@ -168,6 +168,22 @@ static void a_slice_of_load_is_ten_milliseconds(void **state)
     }
 }
 
+// Memory is given back in the off phase: what was made last is compared before that.
+static void all_of_a_phase_is_compared(void **state)
+{
+    struct burn_options o = options(BURN_FP32, "square:on=100ms,off=100ms");
+    o.hold = false;
+    o.cycles = 1;
+    assert_int_equal(run(&o), BURN_CLEAN);
+    uint64_t launches = fake->launches;
+    for (uint64_t n = launches - 5; n <= launches; n++) {
+        (void)set_up(NULL);
+        fake->wrong_launch = (uint32_t)n;
+        // Nothing is compared with the reference that the last comparison leaves.
+        assert_int_equal(run(&o), n == launches ? BURN_CLEAN : BURN_WRONG_RESULTS);
+    }
+}
+
 static void truth_is_what_the_gpu_did(void **state)
 {
     struct burn_options o = options(BURN_FP32, "constant:high=0.7");
@@ -473,6 +489,7 @@ int main(int argc, char **argv)
         T(a_square_wave_is_square),
         T(the_duty_is_met_for_each_shape),
         T(a_slice_of_load_is_ten_milliseconds),
+        T(all_of_a_phase_is_compared),
         T(truth_is_what_the_gpu_did),
         T(a_stop_ends_within_100_ms),
         T(a_wrong_word_is_found_and_counted),
