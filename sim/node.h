@@ -371,6 +371,7 @@ struct sim_node {
     _Atomic uint32_t event_futex; // grows with each live event
     _Atomic uint32_t fault_slots; // of faults, used so far
     _Atomic uint32_t generation;  // grows with each edit
+    _Atomic uint32_t work_slots;  // of works, used so far
 
     _Atomic uint32_t segment_count, load_count, process_count, instance_count, pod_count,
         container_count, device_count, event_count, symbol_count, string_bytes;

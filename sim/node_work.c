@@ -34,7 +34,8 @@ static bool work_lives(const struct sim_work *w, uint32_t pid)
 
 void sim_work_reap(struct sim_node *n)
 {
-    for (uint32_t i = 0; i < SIM_MAX_WORKS; i++) {
+    uint32_t slots = atomic_load(&n->work_slots); // each call of NVML's double comes here
+    for (uint32_t i = 0; i < slots; i++) {
         struct sim_work *w = &n->works[i];
         uint32_t pid = atomic_load(&w->pid), process = w->process;
         if (pid == 0 || work_lives(w, pid))
@@ -60,18 +61,23 @@ static uint32_t add_string(struct sim_node *n, const char *text)
     return end;
 }
 
-// A free slot, of those the one that was free the longest: its history stays exact for that time.
+// A slot that was never used, else of the free ones that which ended first: until it is used again
+// its history is exact.
 static struct sim_work *free_slot(struct sim_node *n)
 {
     struct sim_work *best = NULL;
+    uint32_t slots = atomic_load(&n->work_slots);
+    if (slots < SIM_MAX_WORKS) {
+        n->works[slots].process = SIM_NONE;
+        atomic_store(&n->work_slots, slots + 1);
+        return &n->works[slots];
+    }
     int64_t best_end = SIM_FOREVER;
-    for (uint32_t i = 0; i < SIM_MAX_WORKS; i++) {
+    for (uint32_t i = 0; i < slots; i++) {
         struct sim_work *w = &n->works[i];
-        if (atomic_load(&w->pid) != 0)
-            continue;
-        bool used = atomic_load(&n->processes[w->process].work) == i + 1;
-        int64_t end = used ? atomic_load(&n->processes[w->process].end_ns) : SIM_ALWAYS;
-        if (!best || end < best_end) {
+        int64_t end = w->process == SIM_NONE ? SIM_ALWAYS // whoever took it died at once
+                                             : atomic_load(&n->processes[w->process].end_ns);
+        if (atomic_load(&w->pid) == 0 && (!best || end < best_end)) {
             best = w;
             best_end = end;
         }
@@ -82,9 +88,9 @@ static struct sim_work *free_slot(struct sim_node *n)
 // Leaves the sum of a slot's intervals to the process that it was of.
 static void fold(struct sim_node *n, struct sim_work *w)
 {
-    struct sim_process *p = &n->processes[w->process];
-    if (atomic_load(&p->work) != (uint32_t)(w - n->works) + 1)
+    if (w->process == SIM_NONE)
         return;
+    struct sim_process *p = &n->processes[w->process];
     end_process(p, sim_now(n));
     atomic_store(&p->busy_ns, sim_work_busy_ns(n, w->process, atomic_load(&p->end_ns)));
     atomic_store(&p->work, 0);
@@ -94,8 +100,8 @@ uint32_t sim_work_begin(struct sim_node *n, uint32_t gpu, uint32_t instance, con
 {
     sim_work_reap(n);
     uint32_t at = atomic_load(&n->process_count);
-    struct sim_work *w = free_slot(n);
-    if (!w || at == SIM_MAX_PROCESSES)
+    struct sim_work *w = at == SIM_MAX_PROCESSES ? NULL : free_slot(n);
+    if (!w)
         return SIM_NONE;
     fold(n, w);
     uint32_t work = (uint32_t)(w - n->works);
@@ -126,7 +132,7 @@ static int64_t others_done(struct sim_node *n, uint32_t work, int64_t now)
 {
     const struct sim_process *mine = &n->processes[n->works[work].process];
     int64_t done = now;
-    for (uint32_t i = 0; i < SIM_MAX_WORKS; i++) {
+    for (uint32_t i = 0; i < atomic_load(&n->work_slots); i++) {
         struct sim_work *w = &n->works[i];
         uint32_t pid = atomic_load(&w->pid);
         const struct sim_busy *last = newest(w);

@@ -336,6 +336,37 @@ def test_busy_time_stays_on_record_when_entries_are_used_again(held, make):
     assert held.node.busy_us(0, 0, 200 * 10**9) / 1000 == pytest.approx(70 * piece, abs=0.1)
 
 
+def test_more_intervals_than_are_kept_are_all_in_the_sum_and_the_newest_are_exact(held, make):
+    """1100 launches of 1.5 ms, one each 10 ms; 1023 are kept one by one."""
+    w = make(held)
+    w.load()
+    w.keep("m", 'one(c.c_uint64, "cuMemAlloc_v2", c.c_size_t(1 << 20)).value')
+    piece = 81920 * 32 * 1000 * 10 / (80 * 128 * 1710e6) * 1e3 + 0.004
+    for _ in range(1100):
+        assert w.ask('work("fp32", keep["m"], 1000, quanta=10)') == 0
+        held.advance(0.01)
+    start, end = 100 * 10**9, 111 * 10**9
+    busy = lambda a, b: held.node.process_busy_us(w.process.pid, start + a * MS, start + b * MS) / 1000
+    assert busy(0, 11000) == pytest.approx(1100 * piece, abs=0.01)
+    assert busy(10990, 11000) == busy(800, 810) == pytest.approx(piece, abs=2e-3)
+    assert busy(1005, 1010) == 0
+    assert busy(0, 700) == pytest.approx(70 * piece, rel=0.01)  # of the mean
+    assert held.node.busy_us(0, start, end) / 1000 == pytest.approx(1100 * piece, abs=0.01)
+
+
+def test_a_launch_waits_when_1024_are_pending(held, make):
+    w = make(held)
+    w.load()
+    w.keep("m", 'one(c.c_uint64, "cuMemAlloc_v2", c.c_size_t(1 << 20)).value')
+    assert w.ask('[work("fp32", keep["m"], 1000, quanta=10) for _ in range(1024)]') == [0] * 1024
+    w.send('work("fp32", keep["m"], 1000, quanta=10)')
+    wait_until(lambda: held.node.calls("cuLaunchKernel") == 1025, what="the call")
+    held.advance(0.002)  # the first is done
+    assert w.answer() == {"value": 0}
+    piece = 81920 * 32 * 1000 * 10 / (80 * 128 * 1710e6) * 1e3 + 0.004
+    assert busy_ms(held, w.process.pid) == pytest.approx(1025 * piece, abs=0.01)
+
+
 # --- what goes wrong ---
 
 def test_calls_meet_their_faults_and_are_counted(node, make):
