@@ -63,12 +63,11 @@ static int load(struct cuda *c, const char *library, struct error *err)
     int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &c->handle, err);
     if (rc < 0)
         c->handle = NULL;
-    if (rc == -ENOENT && !given) {
+    // The folders that were tried would fill the line; what is wrong is nearly always one of these.
+    if (rc == -ENOENT && !given)
         (void)error_set(err, rc,
                         SONAME " not found: no NVIDIA driver is installed here, or its library is "
                                "not in this container (--cuda-library names it elsewhere)");
-        return CUDA_NO_GPU;
-    }
     if (rc < 0)
         return CUDA_FAILED;
     if (dl_resolve(c->handle, symbols, ARRAY_SIZE(symbols), &c->fn) == ARRAY_SIZE(symbols))

@@ -79,8 +79,8 @@ enum cuda_outcome { // positive: what there is to say is in *err
     CUDA_FAILED = 2,
 };
 
-// Loads library, or searches for it when that is "" or NULL, and initialises it. 0, CUDA_NO_GPU (no
-// GPU here, or no driver at all) or CUDA_FAILED.
+// Loads library, or searches for it when that is "" or NULL, and initialises it. 0, CUDA_NO_GPU
+// (the driver shows none here) or CUDA_FAILED.
 int must_use cuda_open(struct cuda *c, const char *library, struct error *err);
 void cuda_close(struct cuda *c);
 

@@ -342,6 +342,19 @@ static void a_library_that_is_none_is_told(void **state)
         strstr(progress.error, "has no cuInit: it is not the driver's library, or too old"));
 }
 
+static void a_node_without_a_driver_is_told(void **state)
+{
+    if (dlopen("libcuda.so.1", RTLD_NOW))
+        skip();
+    struct burn_options o = options(BURN_FP32, "constant");
+    o.cuda_library = "";
+    assert_int_equal(run(&o), BURN_DRIVER_ERROR);
+    assert_string_equal(
+        progress.error,
+        "libcuda.so.1 not found: no NVIDIA driver is installed here, or its library "
+        "is not in this container (--cuda-library names it elsewhere)");
+}
+
 static void no_device_is_no_gpu(void **state)
 {
     struct burn_options o = options(BURN_FP32, "constant");
@@ -500,6 +513,7 @@ int main(int argc, char **argv)
         T(what_is_not_there_is_told_in_a_line),
         T(a_gpu_is_found_by_uuid_of_either_form),
         T(a_library_that_is_none_is_told),
+        T(a_node_without_a_driver_is_told),
         T(no_device_is_no_gpu),
         T(the_compilers_own_words_are_passed_on),
         T(whatever_call_fails_the_end_is_clean),
