@@ -61,7 +61,7 @@ def image():
 
 
 def test_the_image_holds_the_programs_their_libraries_and_no_more(image):
-    programs = {"podgpu-exporter", "podgpu-source", "podgpu-agent"}
+    programs = {"podgpu-exporter", "podgpu-source", "podgpu-agent", "podgpu-burn"}
     assert {p.name for p in (image / "usr" / "bin").iterdir()} == programs
     for program in programs:
         assert (image / "usr" / "bin" / program).read_bytes() == (BUILD / program).read_bytes()
@@ -397,13 +397,48 @@ def test_it_uses_less_memory_than_the_manifest_allows(container):
         assert used / 1024 < requested < limit
 
 
+# --- The burn pod ---
+
+def test_the_burn_pod_asks_for_one_gpu_and_no_privilege():
+    deployment = yaml.safe_load((ROOT / "deploy" / "gpu-burn.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    [container] = pod["containers"]
+    assert (deployment["metadata"]["name"], container["name"]) == ("gpu-burn", "main")
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert container["image"] == "podgpu:" + (ROOT / "VERSION").read_text().strip()
+    security = container["securityContext"]
+    assert security["runAsNonRoot"] is True and security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False and security["readOnlyRootFilesystem"] is True
+
+
+@pytest.mark.smoke
+def test_the_burn_pods_arguments_make_load_and_end_with_the_pod():
+    import run_node
+    [container] = yaml.safe_load((ROOT / "deploy" / "gpu-burn.yaml").read_text())["spec"]["template"]["spec"]["containers"]
+    assert os.path.basename(container["command"][0]) == "podgpu-burn"
+    arguments = [":0" if a == ":9500" else a for a in container["args"]]
+    with run_node.SimNode("burn") as node:
+        burn = subprocess.Popen([BUILD / "podgpu-burn", *arguments], stdout=subprocess.PIPE, text=True,
+                                env={**os.environ, **node.env, "CUDA_VISIBLE_DEVICES": "0"})
+        try:
+            for line in burn.stdout:
+                if " on " in line or "phase=on" in line:
+                    break
+            else:
+                pytest.fail("no line of an on phase")
+        finally:
+            burn.send_signal(signal.SIGTERM)
+        assert burn.wait(20) == 0
+
+
 # --- Installing ---
 
 def test_meson_install_puts_programs_and_counters_where_they_are_looked_for(tmp_path):
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", tmp_path], check=True,
                    stdout=subprocess.DEVNULL)
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if not p.is_dir())
-    assert files == sorted([f"usr/local/bin/podgpu-{name}" for name in ("agent", "exporter", "source")]
+    assert files == sorted([f"usr/local/bin/podgpu-{name}" for name in ("agent", "burn", "exporter", "source")]
                            + [f"etc/dcgm-exporter/{p.name}" for p in (ROOT / "etc").glob("*.csv")])
     program = tmp_path / "usr" / "local" / "bin" / "podgpu-exporter"
     process = subprocess.Popen([program, "-a", "127.0.0.1:0", "-f", tmp_path / "etc" / "dcgm-exporter" / "default-counters.csv",
