@@ -1,4 +1,5 @@
-"""Holds the exporter against the real driver; script/gpu-check starts it. Status 1 when a family disagrees."""
+"""Holds the exporter against the real driver; script/gpu-check starts it. Status 1 when a family disagrees, or
+when a kind of podgpu-burn's load isn't seen as it was made."""
 import ctypes
 import pathlib
 import statistics
@@ -9,6 +10,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 from harness import BUILD, Exporter  # noqa: E402
+import gpu_check_burn  # noqa: E402
 
 # family: (nvidia-smi query, tolerance as a share of the value, tolerance absolute)
 COMPARED = {
@@ -93,8 +95,8 @@ def nvidia_smi(queries):
 
 def counters_file():
     path = BUILD / "gpu-check-counters.csv"
-    names = [*COMPARED, *PROFILING, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_XID_ERRORS"]
-    path.write_text("".join(f"{n}, gauge, checked\n" for n in names))
+    names = [*COMPARED, *PROFILING, *gpu_check_burn.FAMILIES, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_XID_ERRORS"]
+    path.write_text("".join(f"{n}, gauge, checked\n" for n in dict.fromkeys(names)))
     return path
 
 
@@ -205,6 +207,17 @@ def slow_down(arguments):
           + " ".join(f"{(1 - r) * 100:.2f}" for r in ratios))
 
 
+def burn_in_each_kind(arguments):
+    """How many kinds of podgpu-burn's load the exporter doesn't show as they were made."""
+    exporter = Exporter(["-c", "1000", *arguments])
+    try:
+        page = exporter.page_when(lambda p: p.samples("DCGM_FI_DEV_GPU_UTIL"), 60, "first sample")
+        uuids = list(dict.fromkeys(labels["UUID"] for labels, _ in page.samples("DCGM_FI_DEV_FB_TOTAL")))
+        return gpu_check_burn.check(BUILD / "podgpu-burn", exporter.page, uuids)
+    finally:
+        exporter.stop()
+
+
 def main():
     arguments = ["-a", "127.0.0.1:0", "-f", counters_file(), *sys.argv[1:]]
     exporter = Exporter(arguments)
@@ -226,8 +239,10 @@ def main():
         slow_down(arguments)
     except (OSError, RuntimeError) as error:
         print(f"  not measured: {error}")
-    print(f"{wrong} disagreements")
-    return 1 if wrong else 0
+    print("podgpu-burn, 5 s on and 5 s off: means of each phase:")
+    failed = burn_in_each_kind(arguments)
+    print(f"{wrong} disagreements, {failed} kinds of load not shown as they were made")
+    return 1 if wrong or failed else 0
 
 
 if __name__ == "__main__":
