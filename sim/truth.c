@@ -156,9 +156,11 @@ int64_t sim_work_busy_ns(const struct sim_node *n, uint32_t process, int64_t t)
 {
     const struct sim_process *p = &n->processes[process];
     uint32_t work = read_index(&p->work);
-    int64_t end = atomic_load(&p->end_ns);
+    int64_t end = atomic_load(&p->end_ns), busy = atomic_load(&p->busy_ns);
+    if (work == 0 && busy == 0) // a process of the scenario, which may be there for ever
+        return 0;
     if (work == 0)
-        return even_share(atomic_load(&p->busy_ns), t - p->start_ns, end - p->start_ns);
+        return even_share(busy, t - p->start_ns, end - p->start_ns);
     const struct sim_work *w = &n->works[work - 1];
     uint32_t count = read_index(&w->count), first = first_kept(count);
     if (count == 0)
