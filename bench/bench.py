@@ -19,6 +19,7 @@ import urllib.request
 
 from common import ROOT, bare_server, cpu_us, process_cpu_us, row  # noqa: E402, puts the tests' modules on the path
 import agent_bench  # noqa: E402
+import burn_bench  # noqa: E402
 from harness import BUILD, exporter_at, exporter_on  # noqa: E402
 from measure import STOCK, Client, a10g_node, has_profiling, memory_kib, pss_kib, soak, wide_counters  # noqa: E402
 import run_node  # noqa: E402
@@ -273,7 +274,8 @@ def bench_soak():
 
 
 BENCHES = {"series": bench_series, "memory": bench_memory, "start": bench_start, "scrape": bench_scrape,
-           "clients": bench_clients, "cpu": bench_cpu, "dcgm": bench_dcgm, **agent_bench.BENCHES, "soak": bench_soak}
+           "clients": bench_clients, "cpu": bench_cpu, "dcgm": bench_dcgm, **agent_bench.BENCHES,
+           **burn_bench.BENCHES, "soak": bench_soak}
 BY_NAME = ("soak", "agent_churn")  # they take long
 
 

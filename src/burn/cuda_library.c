@@ -14,6 +14,7 @@
 #include "base/sv.h"
 
 #define SONAME "libcuda.so.1"
+#define BARE_NAME "libcuda.so" // where an image or a host has only the link of development
 #define UUID_LEAST_DIGITS 8
 
 // Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver
@@ -61,6 +62,8 @@ static int load(struct cuda *c, const char *library, struct error *err)
 {
     bool given = library && *library;
     int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &c->handle, err);
+    if (rc == -ENOENT && !given)
+        rc = dl_open(BARE_NAME, search_dirs, &c->handle, err);
     if (rc < 0)
         c->handle = NULL;
     // The folders that were tried would fill the line; what is wrong is nearly always one of these.

@@ -32,6 +32,7 @@ def rows_of(text, gpu):
     return [row for row in map(json.loads, text.splitlines()) if row["gpu"] == gpu]
 
 
+@pytest.mark.smoke
 def test_the_list_is_what_the_driver_shows(node):
     status, out, _ = run(node, "-l")
     assert status == 0
@@ -48,6 +49,12 @@ def test_every_kind_makes_right_results_on_every_gpu(node, kind):
         assert last["mismatches"] == 0 and last["rounds"] > 0 and last["operations"] > 0
 
 
+def test_the_driver_is_found_by_its_bare_name_too(node, tmp_path):
+    (tmp_path / "libcuda.so").symlink_to(BUILD / "sim" / "libcuda.so.1")
+    status, out, log = run(node, "-l", LD_LIBRARY_PATH=str(tmp_path))
+    assert (status, len(out.splitlines())) == (0, 2), log
+
+
 def test_gpus_that_reach_each_other_copy_to_one_another():
     import run_node
     with run_node.SimNode("h100x8", kubelet=False) as simulated:
@@ -58,6 +65,7 @@ def test_gpus_that_reach_each_other_copy_to_one_another():
             assert last["mismatches"] == 0 and last["rounds"] > 0 and last["operations"] > 0
 
 
+@pytest.mark.smoke
 def test_the_square_on_record_is_the_one_asked_for(node):
     status, out, log = run(node, "--on", 1, "--off", 1, "--cycles", 2, "--memory", "256MiB", "--json")
     assert status == 0, log
@@ -81,13 +89,22 @@ def test_held_memory_is_what_was_asked_for(node):
     assert rows_of(out, 0) == []
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("arguments, env, status, says", [
     (["--memory", "900GiB", "--duration", "1", "-i", "0"], {}, 3, "921600 MiB"),
     (["-i", "2", "1"], {}, 2, "there is no GPU '2': the driver shows 2"),
     (["--gpus", "GPU-0", "--duration", "1"], {}, 2, "there is no GPU 'GPU-0'"),
     (["--cuda-library", "/nowhere/libcuda.so.1", "1"], {}, 3, "/nowhere/libcuda.so.1"),
     (["--kind", "peer", "--duration", "1", "--gpus", "0"], {}, 3, "cannot reach each other's memory"),
+    (["--cuda-library", __file__, "1"], {}, 3, "invalid ELF header"),
+    (["1"], {"LD_LIBRARY_PATH": ""}, 3, "libcuda.so.1 not found"),
     (["--kind", "tensor"], {}, 64, "unknown kind 'tensor'"),
+    (["--shape", "triangle:period=5s"], {}, 64, "unknown shape 'triangle'"),
+    (["--shape", "sine:length=5s"], {}, 64, "length"),
+    (["--gpu", "0"], {}, 64, "did you mean '--gpus'"),
+    (["--memory", "8GB"], {}, 64, "expected an amount such as 8GiB"),
+    (["--cycles", "3"], {}, 64, "constant load has no periods"),
+    (["--listen", "127.0.0.1:99999"], {}, 64, "127.0.0.1:99999"),
 ])
 def test_what_cannot_be_done_is_one_line_and_its_status(node, arguments, env, status, says):
     found, _, log = run(node, *arguments, **env)
@@ -96,6 +113,7 @@ def test_what_cannot_be_done_is_one_line_and_its_status(node, arguments, env, st
     assert says in errors[0]
 
 
+@pytest.mark.smoke
 def test_gpu_burns_own_command_line_ends_in_its_own_words(node):
     status, out, log = run(node, "-d", "-m", "10%", "2")
     assert status == 0, log
@@ -124,6 +142,7 @@ def test_sigterm_ends_it_within_a_second_and_its_metrics_were_the_record(node, t
         program.send_signal(signal.SIGTERM)
         assert program.wait(10 * SLOW) == 0, log.read_text()
         assert time.monotonic() - begun < 1 + 2 * SLOW
+        assert node.node.processes() == []  # no context, so no kernel
     finally:
         if program.poll() is None:
             program.kill()

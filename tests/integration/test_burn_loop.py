@@ -163,6 +163,7 @@ def test_two_processes_share_a_gpu_and_their_times_sum_up_to_its_own(tmp_path):
         assert sum(each) / 1e6 == pytest.approx(4, rel=0.1 * SLOW)
 
 
+@pytest.mark.faults
 def test_a_killed_burn_leaves_neither_load_nor_memory(tmp_path):
     flags, counters = quick(tmp_path)
     with exporter_on("burn", *flags, counters=counters) as (node, exporter):
@@ -181,6 +182,7 @@ def test_a_killed_burn_leaves_neither_load_nor_memory(tmp_path):
 
 # --- errors of the driver, and burn's status for each ---
 
+@pytest.mark.faults
 @pytest.mark.parametrize("change,arguments,status,says", [
     ("set gpu0.cuda_mismatches=3", ["--gpus=0", "--duration=1s"], 1, "wrong results"),
     ("set driver.cuda_return=100", [], 2, ""),
@@ -198,11 +200,16 @@ def test_what_goes_wrong_has_its_status_and_its_line(tmp_path, change, arguments
         node.command(change)
         with burning(node, tmp_path, *arguments) as (burn, records):
             assert burn.wait(30 * SLOW) == status
-        assert says in (tmp_path / "burn.log").read_text()
+        log = (tmp_path / "burn.log").read_text()
+        assert says in log
+        # One for each process that failed, and one where none could be started.
+        failed = [r for r in records() if r["phase"] == "end" and r["result"]]
+        assert log.count("level=ERROR") == max(1, len(failed)), log
         if "--provoke-xid" in arguments:
             assert [(e.data, e.gpu) for e in node.node.events()] == [(31, 0)]
 
 
+@pytest.mark.faults
 def test_a_driver_too_old_for_a_kind_is_told(tmp_path):
     text = pathlib.Path(BUILD.parent if BUILD.name == "build" else BUILD.parent.parent, "sim", "scenarios",
                         "burn.yaml").read_text().replace("cuda: 12020", "cuda: 9000")
@@ -210,5 +217,5 @@ def test_a_driver_too_old_for_a_kind_is_told(tmp_path):
     with run_node.SimNode(text=text, kubelet=False) as node:
         with burning(node, tmp_path, "--gpus=0", "--kind=bf16") as (burn, _):
             assert burn.wait(30 * SLOW) == 3
-        log = (tmp_path / "burn.log").read_text()
-        assert "9.0" in log and "11.0" in log
+        [line] = [line for line in (tmp_path / "burn.log").read_text().splitlines() if "level=ERROR" in line]
+        assert "the driver is too old: it supports CUDA 9.0, bf16 needs 11.0" in line

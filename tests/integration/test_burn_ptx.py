@@ -41,6 +41,7 @@ def find_ptxas():
     raise AssertionError("no ptxas: script/bootstrap installs nvidia-cuda-nvcc-cu12")
 
 
+@pytest.mark.smoke
 def test_the_program_has_the_four_texts_each_as_old_as_it_can_be():
     versions = sorted(re.findall(r"\.version ([0-9.]+)\n\.target (sm_\d+)", t)[0] for t in texts())
     assert versions == [("4.0", "sm_50"), ("6.0", "sm_70"), ("7.0", "sm_80"), ("7.0", "sm_80")]

@@ -1,5 +1,4 @@
 """Who holds a device: device ids of all plugins, sharing, pods that come, go and complete, odd names."""
-import subprocess
 import time
 
 import pytest
@@ -7,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness import SLOW, exporter_at, exporter_on, wait_until
 from kubelet_peers import GrpcKubelet, answer, gpu_row, socket_folder
-from test_judges import free_port, query
+from prometheus_server import prometheus
 
 pytestmark = pytest.mark.faults
 
@@ -253,29 +252,10 @@ def test_of_two_pods_that_were_there_before_us_nobody_knows_which_one_holds_the_
 
 def scraped(exporter, folder, honor_labels, family=USED):
     """{gpu: pod} as a real Prometheus has it whose target is itself a pod, called exporter-0."""
-    port = free_port()
-    (folder / "prometheus.yml").write_text(f"""
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
-scrape_configs:
-  - job_name: gpu
-    honor_labels: {str(honor_labels).lower()}
-    static_configs: [{{targets: ["127.0.0.1:{exporter.port}"], labels: {{pod: exporter-0, namespace: monitoring}}}}]
-""")
-    with open(folder / "log", "wb") as log:
-        prometheus = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                                       f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-        try:
-            def series():
-                try:
-                    return query(port, family)
-                except OSError:
-                    return None
-            found = wait_until(series, 20, "samples in Prometheus")
-            return {(s["metric"]["gpu"], s["metric"].get("GPU_I_ID")): (s["metric"].get("pod"), s["metric"].get("exported_pod"))
-                    for s in found}
-        finally:
-            prometheus.terminate()
-            prometheus.wait(20)
+    with prometheus(folder, [f"127.0.0.1:{exporter.port}"], "1s", honor_labels, "pod: exporter-0, namespace: monitoring") as server:
+        found = wait_until(lambda: server.query(family), 20, "samples in Prometheus")
+    return {(s["metric"]["gpu"], s["metric"].get("GPU_I_ID")): (s["metric"].get("pod"), s["metric"].get("exported_pod"))
+            for s in found}
 
 
 def test_with_honor_labels_nobody_is_taken_for_the_exporters_own_pod(empty, tmp_path):

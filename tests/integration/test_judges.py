@@ -1,19 +1,17 @@
 """Judges that podgpu's authors did not write: promtool, Prometheus, prometheus_client, and counters in the doubles."""
 import gzip
-import json
 import mmap
-import os
 import re
 import socket
 import struct
 import subprocess
 import time
-import urllib.parse
 import urllib.request
 
 import pytest
 
 from harness import BUILD, ROOT, SLOW, Exporter, Page, exporter_on, wait_until
+from prometheus_server import prometheus
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 SCENARIOS = ["post", "demo", "h100x8", "mig", "timeslice", "old-driver"]
@@ -161,45 +159,16 @@ def test_a_keep_alive_scrape_allocates_no_memory(tmp_path):
 
 # --- Prometheus itself ---
 
-def query(port, expression):
-    url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(expression)}"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return json.load(answer)["data"]["result"]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_prometheus_sees_the_square_wave_under_the_pods_name(tmp_path):
     with exporter_on("demo") as (node, exporter):
         first_page(exporter)
-        port = free_port()
-        (tmp_path / "prometheus.yml").write_text(f"""
-global: {{scrape_interval: 1s, scrape_timeout: 1s}}
-scrape_configs:
-  - job_name: gpu-metrics
-    honor_labels: true
-    static_configs: [{{targets: ["127.0.0.1:{exporter.port}"]}}]
-""")
-        log = open(tmp_path / "log", "wb")
-        prometheus = subprocess.Popen(
-            ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
-             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-        try:
-            begun = time.time()
+        with prometheus(tmp_path, [f"127.0.0.1:{exporter.port}"], "1s") as server:
             time.sleep(46)  # more than one whole period of 40 s
-            expression = UTIL + '{pod=~"gpu-burn.*"}[46s]'
-            result = wait_until(lambda: query(port, expression), 10, "samples in Prometheus")
-            up = query(port, "count_over_time(up[46s])")[0]["value"][1]
-        finally:
-            prometheus.terminate()
-            prometheus.wait(20)
-            log.close()
+            selector = UTIL + '{pod=~"gpu-burn.*"}[46s]'
+            result = wait_until(lambda: server.query(selector), 10, "samples in Prometheus")
+            up = server.value("count_over_time(up[46s])")
         epoch = time.time() - node.node.now() / 1e9
-    assert int(up) >= 40
+    assert up >= 40
     assert len(result) == 1, result
     points = [(float(t), float(v)) for t, v in result[0]["values"]]
     assert {v for _, v in points} >= {0.0, 100.0}
