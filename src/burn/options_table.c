@@ -40,9 +40,11 @@ static const struct option_row rows[] = {
                 "What the load is made of: fp32, fp64, int32 (arithmetic), fp16, bf16, tf32 "
                 "(tensor cores), dram (a stream through memory), pcie-h2d, pcie-d2h, pcie-both "
                 "(copies from and to the host), peer (copies between two GPUs)."),
-    TEXT_MARKED("memory", "PODGPU_BURN_MEMORY", memory, memory_given, "10%", LOAD,
-                "GPU memory that each process takes: 8GiB, 512MiB, or a percentage of what is "
-                "free, shared by the processes of a GPU."),
+    {"memory", "mem", "PODGPU_BURN_MEMORY", OPTION_STRING, AT(memory), AT(memory_given),
+     "10%", 0, 0, LOAD,
+     "GPU memory that each process takes: 8GiB, 512MiB, or a percentage of what is free, shared by "
+     "the processes of a GPU.",
+     false},
     SWITCH("hold", NULL, "PODGPU_BURN_HOLD", hold, LOAD,
            "Keep the memory while the load is off. Otherwise it is given back and taken anew."),
     SWITCH("provoke-xid", NULL, NULL, provoke_xid, LOAD,

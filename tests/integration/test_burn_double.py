@@ -82,7 +82,7 @@ def test_the_square_on_record_is_the_one_asked_for(node):
 
 
 def test_held_memory_is_what_was_asked_for(node):
-    status, out, log = run(node, "--on", 1, "--off", 2, "--cycles", 1, "--memory", "512MiB", "--hold", "--gpus", 1, "--json")
+    status, out, log = run(node, "--on", 1, "--off", 2, "--cycles", 1, "--mem", "512MiB", "--hold", "--gpus", 1, "--json")
     assert status == 0, log
     off = [row for row in rows_of(out, 1) if row["phase"] == "off"]
     assert [row["memory_bytes"] for row in off] == [512 << 20] * len(off)
