@@ -8,16 +8,17 @@
 #include <poll.h>
 #include <unistd.h>
 
-void line_output_write(struct sv text)
+int line_output_write(struct sv text)
 {
     while (text.len > 0) {
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
         if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT))
-            return;
+            return 0;
         ssize_t n = write(STDOUT_FILENO, text.ptr, text.len < PIPE_BUF ? text.len : PIPE_BUF);
         if (n < 0 && errno != EINTR)
-            return;
+            return -errno;
         if (n > 0)
             text = sv_sub(text, (size_t)n, text.len);
     }
+    return 0;
 }

@@ -4,5 +4,6 @@
 
 #include "base/sv.h"
 
-// Writes the text, or leaves it out when stdout doesn't take it at once.
-void line_output_write(struct sv text);
+// Writes the text, or leaves it out when stdout doesn't take it at once: 0. Negative errno when it
+// can't be written.
+int line_output_write(struct sv text);

@@ -20,8 +20,6 @@
 #define DEBT_NS (2 * SLICE_NS)     // of work that could not be made in time, and still will be
 #define NAP_NS (50 * NS_PER_MS)    // at most before stop is looked at
 
-enum { STARTING, RUNNING, ENDED }; // burn_progress.state
-
 struct schedule {
     const struct burn_options *o;
     struct burn_work *work;
@@ -32,17 +30,6 @@ struct schedule {
     uint64_t base_ns, base_busy_ns; // where the account begins
     bool closing;                   // the last work before the edge is queued
 };
-
-static uint64_t scale(uint64_t ns, uint32_t ppm)
-{
-    return ns / BURN_PPM * ppm + ns % BURN_PPM * ppm / BURN_PPM;
-}
-
-// Load that is due over [0, t).
-static uint64_t due_ns(const struct schedule *s, uint64_t t)
-{
-    return scale(burn_shape_busy_ns(&s->o->shape, t), s->o->util_ppm);
-}
 
 static uint64_t since_start_ns(const struct schedule *s)
 {
@@ -98,7 +85,7 @@ static enum burn_result step_full(struct schedule *s)
 // What is due at the end of a slice and was not made.
 static uint64_t debt_ns(struct schedule *s, uint64_t slice_end)
 {
-    uint64_t due = due_ns(s, slice_end) - due_ns(s, s->base_ns);
+    uint64_t due = burn_due_ns(s->o, slice_end) - burn_due_ns(s->o, s->base_ns);
     uint64_t made = s->work->busy_ns - s->base_busy_ns;
     if (due <= made)
         return 0;
@@ -154,23 +141,12 @@ static enum burn_result step(struct schedule *s, uint64_t t)
         s->closing = false;
     }
     bool on = burn_shape_is_on(shape, t);
-    uint32_t duty = (uint32_t)scale(burn_shape_duty_ppm(shape, t), s->o->util_ppm);
-    s->progress->on = on;
-    s->progress->duty_ppm = duty;
+    uint32_t duty = burn_duty_ppm(s->o, t);
     enum burn_result r =
         on || s->o->hold || duty > 0 ? burn_work_hold(s->work) : burn_work_free(s->work);
     if (r != BURN_CLEAN)
         return r;
     return duty == 0 ? step_idle(s, t) : duty >= BURN_PPM ? step_full(s) : step_partial(s, t);
-}
-
-static uint64_t end_of(const struct burn_options *o)
-{
-    uint64_t end = o->duration_ns ? o->duration_ns : UINT64_MAX / 2;
-    uint64_t period = burn_shape_period_ns(&o->shape), cycles;
-    if (o->cycles && period && !__builtin_mul_overflow(period, o->cycles, &cycles))
-        end = least(end, cycles);
-    return end;
 }
 
 // What was made and not compared yet still is.
@@ -186,7 +162,7 @@ static enum burn_result finish(struct burn_work *w)
 
 static enum burn_result run(struct schedule *s)
 {
-    s->progress->state = RUNNING;
+    s->progress->state = BURN_RUNNING;
     while (!*s->stop && clock_mono_ns() < s->start_ns)
         sleep_until(s, 0);
     if (!*s->stop && s->o->illegal_access)
@@ -203,14 +179,14 @@ enum burn_result burn_load_run(const struct burn_options *o, const char *gpu, ui
 {
     struct error err = ERROR_INIT;
     struct burn_work work;
-    progress->state = STARTING;
+    progress->state = BURN_STARTING;
     enum burn_result r = burn_work_open(&work, o, gpu, progress, &err);
     struct schedule s = {.o = o,
                          .work = &work,
                          .progress = progress,
                          .stop = stop,
                          .start_ns = start_ns,
-                         .end_ns = end_of(o)};
+                         .end_ns = least(burn_end_ns(o), UINT64_MAX / 2)};
     if (r == BURN_CLEAN)
         r = run(&s);
     burn_work_close(&work);
@@ -220,10 +196,7 @@ enum burn_result burn_load_run(const struct burn_options *o, const char *gpu, ui
         r = BURN_WRONG_RESULTS;
     }
     sv_copy(progress->error, sizeof(progress->error), sv_from(err.text));
-    progress->on = 0;
-    progress->duty_ppm = 0;
-    progress->result = (int32_t)r;
-    progress->state = ENDED; // last: who sees it sees the rest
+    progress->state = BURN_ENDED; // last: who sees it sees the rest
     return r;
 }
 

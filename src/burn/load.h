@@ -12,17 +12,20 @@ enum burn_result { // exit statuses, the worst of all workers wins
     BURN_DRIVER_ERROR = 3,
 };
 
+enum burn_state {
+    BURN_STARTING,
+    BURN_RUNNING,
+    BURN_ENDED,
+};
+
 // What a worker tells, in memory shared with the process that reports; numbers grow only.
 struct burn_progress {
-    _Atomic uint32_t state;      // 0 starting, 1 running, 2 ended
-    _Atomic uint32_t on;         // in an on phase
-    _Atomic uint32_t duty_ppm;   // wanted now
+    _Atomic uint32_t state;      // enum burn_state
     _Atomic uint64_t busy_ns;    // time in which work was on the GPU
     _Atomic uint64_t operations; // arithmetic, or bytes moved
     _Atomic uint64_t rounds;     // of results compared
     _Atomic uint64_t mismatches;
     _Atomic uint64_t memory_bytes; // held now
-    _Atomic int32_t result;        // enum burn_result once ended
     char uuid[48], name[96], error[160];
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_burn's grammar differs in two ways from that of base/option.h: values may be glued to -m and
-// -i, and TIME may stand before flags. Both are brought in order in a copy of argv; what is left is
-// one table.
+// -i, and TIME may stand before flags. Both are put right in a copy of argv; what is left is one
+// table.
 #include "burn/options.h"
 
 #include <errno.h>
@@ -40,6 +40,7 @@ static bool all_digits(struct sv s)
 struct words {
     char **argv; // a copy, ended by NULL
     int argc;
+    char *time;     // before the flags, taken out; NULL: none there
     char *glued[2]; // "-m=90%" for "-m90%", owned
     unsigned glued_count;
 };
@@ -85,11 +86,10 @@ static int words_init(struct words *w, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (unglue(w, &w->argv[i]) < 0)
             return -ENOMEM;
-    // "20 -d" is "-d 20".
-    if (argc > 2 && all_digits(sv_from(w->argv[1]))) {
-        char *seconds = w->argv[1];
-        memmove(&w->argv[1], &w->argv[2], (size_t)(argc - 2) * sizeof(*argv));
-        w->argv[argc - 1] = seconds;
+    if (argc > 1 && all_digits(sv_from(w->argv[1]))) {
+        w->time = w->argv[1];
+        w->argc--;
+        memmove(&w->argv[1], &w->argv[2], (size_t)w->argc * sizeof(*argv));
     }
     return 0;
 }
@@ -182,6 +182,7 @@ static int read_util(const struct burn_flags *f, struct burn_options *o, struct 
     if (num_parse_double(text, &percent) < 0 || !(percent > 0 && percent <= 100))
         return bad(err, "--util", "a percentage over 0 and up to 100, such as 40", f->util);
     o->util_ppm = (uint32_t)(percent * (BURN_PPM / 100) + 0.5);
+    o->util_ppm += o->util_ppm == 0; // less than a millionth: some is wanted
     return 0;
 }
 
@@ -280,7 +281,8 @@ static int read_time(const char *word, const char *next, struct burn_options *o,
 static int check(const struct burn_flags *f, struct words *rest, struct burn_options *o,
                  struct error *err)
 {
-    const char *time = rest->argc > 0 ? rest->argv[0] : NULL;
+    int behind = rest->time ? 0 : 1; // words before what should be the end
+    const char *time = rest->time ? rest->time : rest->argv[0];
     o->gpu_burn = time || f->memory_mib_given || f->doubles || f->tensor || f->index_given ||
                   f->compare_given || f->grace_given;
     o->processes = (uint32_t)f->procs;
@@ -302,8 +304,27 @@ static int check(const struct burn_flags *f, struct words *rest, struct burn_opt
     if (r == 0)
         r = read_gpus(f, o, err);
     if (r == 0 && o->gpu_burn)
-        r = read_time(time, rest->argc > 1 ? rest->argv[1] : NULL, o, err);
+        r = read_time(time, rest->argc > behind ? rest->argv[behind] : NULL, o, err);
     return r;
+}
+
+uint32_t burn_duty_ppm(const struct burn_options *o, uint64_t t_ns)
+{
+    return (uint32_t)((uint64_t)burn_shape_duty_ppm(&o->shape, t_ns) * o->util_ppm / BURN_PPM);
+}
+
+uint64_t burn_due_ns(const struct burn_options *o, uint64_t t_ns)
+{
+    unsigned __int128 full = burn_shape_busy_ns(&o->shape, t_ns);
+    return (uint64_t)(full * o->util_ppm / BURN_PPM);
+}
+
+uint64_t burn_end_ns(const struct burn_options *o)
+{
+    uint64_t cycles = o->cycles * burn_shape_period_ns(&o->shape);
+    if (cycles && o->duration_ns)
+        return cycles < o->duration_ns ? cycles : o->duration_ns;
+    return cycles ? cycles : o->duration_ns ? o->duration_ns : UINT64_MAX;
 }
 
 int burn_options_parse(int argc, char **argv, char **environment, struct burn_options *out,
@@ -311,14 +332,15 @@ int burn_options_parse(int argc, char **argv, char **environment, struct burn_op
 {
     struct burn_flags flags = {0};
     struct words words = {0};
-    int first = argc;
+    int first = 0; // of the words behind the flags
     *out = (struct burn_options){0};
     int r = words_init(&words, argc, argv);
     if (r == 0)
         r = option_parse(&burn_option_table, words.argc, words.argv, environment, &flags, &first,
                          err);
     if (r == 0) {
-        struct words rest = {.argv = words.argv + first, .argc = argc - first};
+        struct words rest = {
+            .argv = words.argv + first, .argc = words.argc - first, .time = words.time};
         r = check(&flags, &rest, out, err);
         out->listen = TAKE_PTR(flags.listen);
         out->cuda_library = TAKE_PTR(flags.cuda_library);

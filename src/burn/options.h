@@ -76,3 +76,9 @@ struct burn_options {
 int must_use burn_options_parse(int argc, char **argv, char **environment, struct burn_options *out,
                                 struct error *err);
 void burn_options_deinit(struct burn_options *o);
+
+// What is wanted: the duty at t after the start, its integral over [0, t), and when it ends
+// (UINT64_MAX: never).
+uint32_t burn_duty_ppm(const struct burn_options *o, uint64_t t_ns);
+uint64_t burn_due_ns(const struct burn_options *o, uint64_t t_ns);
+uint64_t burn_end_ns(const struct burn_options *o);

@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 #define PROBE_SECONDS 60 // a driver that has to be woken takes some seconds a GPU
 
 pid_t burn_fork(int (*work)(void *user), void *user)
@@ -36,6 +34,14 @@ pid_t burn_fork(int (*work)(void *user), void *user)
     sigemptyset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
     _exit(work(user));
+}
+
+void burn_kill(pid_t pid, uint64_t until_ns)
+{
+    static const struct timespec nap = {.tv_nsec = NS_PER_MS};
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, WNOHANG) == 0 && clock_mono_ns() < until_ns)
+        (void)nanosleep(&nap, NULL);
 }
 
 struct probe { // shared with the child
@@ -68,8 +74,7 @@ static int await(pid_t pid, const sigset_t *signals, bool *out_stopped)
         int signo = sigtimedwait(signals, NULL, &left);
         *out_stopped = signo == SIGTERM || signo == SIGINT;
     }
-    (void)kill(pid, SIGKILL);
-    (void)waitpid(pid, &status, WNOHANG); // one that hangs in the driver is left to init
+    burn_kill(pid, clock_mono_ns() + BURN_REAP_NS);
     return -1;
 }
 

@@ -6,12 +6,6 @@
 #include "base/buf.h"
 #include "burn/load.h"
 
-enum burn_state { // burn_progress.state
-    BURN_STARTING,
-    BURN_RUNNING,
-    BURN_ENDED,
-};
-
 struct burn_record {
     uint32_t gpu; // the driver's index
     const char *uuid, *model;

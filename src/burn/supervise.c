@@ -22,7 +22,6 @@
 #define LEAD_LEAST_NS (500 * NS_PER_MS)
 #define LEAD_MOST_NS (5 * NS_PER_S)
 #define STOP_NS (700 * NS_PER_MS)   // then they are killed
-#define REAP_NS (150 * NS_PER_MS)   // one that hangs in the driver is not waited for any longer
 #define OVERTIME_NS (10 * NS_PER_S) // after a planned end
 #define REPORT_BYTES (1u << 20)
 
@@ -56,6 +55,7 @@ struct supervisor {
     struct loop_signal *term, *interrupt, *child;
     struct burn_server *server;
     bool stopping, killed;
+    bool mute; // stdout failed the last time
 };
 
 // --- Records ---
@@ -65,25 +65,29 @@ static uint64_t scheduled_ns(const struct supervisor *s, uint64_t now_ns)
     uint64_t end_ns = now_ns < s->end_ns ? now_ns : s->end_ns;
     if (end_ns <= s->start_ns)
         return 0;
-    unsigned __int128 busy = burn_shape_busy_ns(&s->o->shape, end_ns - s->start_ns);
-    return (uint64_t)(busy * s->o->util_ppm / BURN_PPM);
+    return burn_due_ns(s->o, end_ns - s->start_ns);
 }
 
+// What is wanted comes from the schedule, not from a process that may hang.
 static struct burn_record record_of(const struct worker *w, uint64_t now_ns)
 {
+    const struct supervisor *s = w->owner;
+    const struct burn_options *o = s->o;
     struct burn_progress *p = w->progress;
     bool ended = !w->alive;
+    bool wanted = !ended && p->state == BURN_RUNNING && now_ns >= s->start_ns && now_ns < s->end_ns;
+    uint64_t t = wanted ? now_ns - s->start_ns : 0;
     return (struct burn_record){
         .gpu = w->index,
         .uuid = p->uuid[0] ? p->uuid : w->uuid,
         .model = p->name,
         .process = w->process,
         .pid = w->pid,
-        .kind = w->owner->o->kind,
+        .kind = o->kind,
         .state = ended ? BURN_ENDED : (enum burn_state)p->state,
-        .on = p->on,
-        .duty_ppm = ended ? 0 : p->duty_ppm,
-        .scheduled_ns = scheduled_ns(w->owner, now_ns),
+        .on = wanted && burn_shape_is_on(&o->shape, t),
+        .duty_ppm = wanted ? burn_duty_ppm(o, t) : 0,
+        .scheduled_ns = scheduled_ns(s, now_ns),
         .busy_ns = p->busy_ns,
         .operations = p->operations,
         .operations_per_s = ended ? 0 : w->operations_per_s,
@@ -114,7 +118,15 @@ static void render(void *user, struct buf *out)
         out->error = -ENOMEM;
 }
 
-static void tell_worker(const struct supervisor *s, const struct worker *w, uint64_t now_ns)
+static void say(struct supervisor *s, struct sv text)
+{
+    int r = line_output_write(text);
+    if (r < 0 && !s->mute)
+        log_warn("cannot write to stdout: lines are lost", LOG_ERRNO(-r));
+    s->mute = r < 0;
+}
+
+static void tell_worker(struct supervisor *s, const struct worker *w, uint64_t now_ns)
 {
     struct buf line = BUF_INIT(REPORT_BYTES);
     struct burn_record record = record_of(w, now_ns);
@@ -123,17 +135,17 @@ static void tell_worker(const struct supervisor *s, const struct worker *w, uint
         burn_report_json(&line, &moment, &record);
     else
         burn_report_text(&line, &moment, &record);
-    line_output_write(buf_sv(&line));
+    say(s, buf_sv(&line));
     buf_deinit(&line);
 }
 
-static void tell_end(const struct supervisor *s)
+static void tell_end(struct supervisor *s)
 {
     struct buf text = BUF_INIT(REPORT_BYTES);
     cleanup(mem_freep) struct burn_record *records = records_new(s);
     if (records && !s->o->json)
         burn_report_end(&text, records, s->count);
-    line_output_write(buf_sv(&text));
+    say(s, buf_sv(&text));
     buf_deinit(&text);
 }
 
@@ -209,6 +221,8 @@ static void stop(struct supervisor *s)
         return;
     s->stopping = true;
     s->shared->stop = 1;
+    uint64_t now_ns = clock_mono_ns(); // nothing is wanted from here on
+    s->end_ns = now_ns < s->end_ns ? now_ns : s->end_ns;
     loop_timer_set(s->limit, STOP_NS, 0);
 }
 
@@ -220,7 +234,7 @@ static void limit_fired(void *user)
         loop_stop(s->loop, 0);
     } else if (s->stopping) {
         kill_all(s);
-        loop_timer_set(s->limit, REAP_NS, 0);
+        loop_timer_set(s->limit, BURN_REAP_NS, 0);
     } else {
         log_error("processes go on after their end: stopping them", LOG_U64("count", s->alive));
         stop(s);
@@ -266,6 +280,17 @@ static void tick_fired(void *user)
 }
 
 // --- Setting up ---
+
+// Signals that come while nobody looks are kept for the loop: as a container's first process we
+// would lose them otherwise.
+static void hold_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)sigprocmask(how, &set, NULL);
+}
 
 // The driver's index of what a user calls a GPU; -1: not there.
 static int find_gpu(const struct burn_gpus *gpus, const char *word)
@@ -344,12 +369,8 @@ static void plan(struct supervisor *s, uint64_t probe_ns)
     uint64_t lead_ns = LEAD_LEAST_NS + 2 * probe_ns;
     lead_ns = lead_ns < LEAD_MOST_NS ? lead_ns : LEAD_MOST_NS;
     s->start_ns = align_start(o, clock_mono_ns() + lead_ns);
-    uint64_t cycles_ns = o->cycles * burn_shape_period_ns(&o->shape);
-    s->end_ns = UINT64_MAX;
-    if (o->duration_ns)
-        s->end_ns = s->start_ns + o->duration_ns;
-    if (cycles_ns && s->start_ns + cycles_ns < s->end_ns)
-        s->end_ns = s->start_ns + cycles_ns;
+    uint64_t length_ns = burn_end_ns(o);
+    s->end_ns = length_ns == UINT64_MAX ? length_ns : s->start_ns + length_ns;
 }
 
 static int set_up_loop(struct supervisor *s, struct error *err)
@@ -388,7 +409,11 @@ static int start_workers(struct supervisor *s, struct error *err)
 
 static void clean_up(struct supervisor *s)
 {
+    uint64_t deadline_ns = clock_mono_ns() + (s->killed ? 0 : BURN_REAP_NS);
     kill_all(s);
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->workers[i].alive)
+            burn_kill(s->workers[i].pid, deadline_ns);
     burn_server_free(s->server);
     loop_signal_free(s->term);
     loop_signal_free(s->interrupt);
@@ -411,19 +436,27 @@ static enum burn_result worst(const struct supervisor *s)
     return found;
 }
 
+static uint64_t until_ns(uint64_t t)
+{
+    uint64_t now_ns = clock_mono_ns();
+    return t > now_ns ? t - now_ns : 0;
+}
+
 static enum burn_result run(struct supervisor *s, struct error *err)
 {
     if (start_workers(s, err) < 0)
         return BURN_DRIVER_ERROR;
     if (s->end_ns != UINT64_MAX)
-        loop_timer_set(s->limit, s->end_ns - clock_mono_ns() + OVERTIME_NS, 0);
+        loop_timer_set(s->limit, until_ns(s->end_ns) + OVERTIME_NS, 0);
     log_info("load starts", LOG_U64("processes", s->count),
              LOG_STR("kind", burn_kind_name(s->o->kind)),
-             LOG_U64("in_ms", (s->start_ns - clock_mono_ns()) / NS_PER_MS));
+             LOG_U64("in_ms", until_ns(s->start_ns) / NS_PER_MS));
     set_tick(s);
-    reap(s); // who ended before the signal was watched
+    reap(s);                   // who ended before the signal was watched
+    hold_signals(SIG_UNBLOCK); // the loop has them
     if (s->alive > 0)
         (void)loop_run(s->loop);
+    hold_signals(SIG_BLOCK);
     tell_end(s);
     return worst(s);
 }
@@ -451,6 +484,7 @@ int burn_supervise(const struct burn_options *o)
     struct supervisor s = {.o = o};
     struct error err = ERROR_INIT;
     char text[1024];
+    hold_signals(SIG_BLOCK);
     int status = (int)supervise(&s, &err);
     if (err.text[0])
         log_error(error_text(&err, text, sizeof(text)));

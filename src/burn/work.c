@@ -7,7 +7,8 @@
 // reference block.
 //
 // A job is what two events of each stream enclose. Their difference is the time in which it was on
-// the GPU, and the only measure of it.
+// the GPU, unless this process was held up between them (a CPU limit, SIGSTOP): the GPU was idle
+// then, and of it only what such work took before is booked.
 #include "burn/work.h"
 
 #include <assert.h>
@@ -17,7 +18,8 @@
 #include "base/clock.h"
 #include "burn/work_internal.h"
 
-#define QUANTA_MAX 4096u // of a job: copies are a call each
+#define QUANTA_MAX 4096u           // of a job: copies are a call each
+#define HELD_UP_NS (2 * NS_PER_MS) // queueing a job takes some microseconds
 
 bool work_is_copy(const struct burn_work *w)
 {
@@ -120,6 +122,7 @@ static enum burn_result job_begin(struct burn_work *w, struct burn_job **out)
 {
     assert(w->job_count < BURN_JOBS);
     struct burn_job *job = &w->jobs[(w->first_job + w->job_count) % BURN_JOBS];
+    job->queued_from_ns = clock_mono_ns();
     for (unsigned s = 0; s < w->streams; s++) {
         if (work_call(w, cuEventRecord, job->start[s], w->stream[s]) != BURN_CLEAN)
             return BURN_DRIVER_ERROR;
@@ -137,6 +140,7 @@ static enum burn_result job_end(struct burn_work *w, struct burn_job *job, uint6
             return BURN_DRIVER_ERROR;
     }
     uint64_t now = clock_mono_ns();
+    job->host_ns = now - job->queued_from_ns;
     w->free_at_ns = (w->free_at_ns > now ? w->free_at_ns : now) + expected_ns;
     w->job_count++;
     return BURN_CLEAN;
@@ -282,8 +286,9 @@ static uint64_t count_host_mismatches(const struct burn_work *w)
 static void book_check(struct burn_work *w, uint64_t ns)
 {
     w->check_ns = ns;
-    uint64_t wrong = *w->host_count - w->mismatches;
-    w->mismatches = *w->host_count;
+    // It only grows, on a GPU whose memory is good.
+    uint64_t count = *w->host_count, wrong = count >= w->mismatches ? count - w->mismatches : 1;
+    w->mismatches = count;
     w->progress->mismatches += wrong + count_host_mismatches(w);
     w->progress->rounds++;
 }
@@ -300,6 +305,16 @@ static void book_work(struct burn_work *w, const struct burn_job *job, uint64_t 
     w->progress->operations += quantum_work * job->quanta;
 }
 
+// Of the time that a job's events enclose, what it was on the GPU.
+static uint64_t time_on_gpu(const struct burn_work *w, const struct burn_job *job, uint64_t ns)
+{
+    if (job->host_ns < HELD_UP_NS)
+        return ns;
+    uint64_t least = ns > job->host_ns ? ns - job->host_ns : 0;
+    uint64_t usual = job->check ? w->check_ns : job->quanta * w->quantum_ns;
+    return usual < least ? least : usual < ns ? usual : ns;
+}
+
 enum burn_result burn_work_collect(struct burn_work *w)
 {
     assert(w->job_count > 0);
@@ -313,6 +328,7 @@ enum burn_result burn_work_collect(struct burn_work *w)
         uint64_t stream_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
         ns = stream_ns > ns ? stream_ns : ns;
     }
+    ns = time_on_gpu(w, job, ns);
     w->first_job = (w->first_job + 1) % BURN_JOBS;
     w->job_count--;
     w->busy_ns += ns;

@@ -10,7 +10,8 @@
 #define BURN_JOBS 2 // in the queue: one runs, one waits
 
 struct burn_job {
-    CUevent start[2], stop[2]; // of both streams
+    CUevent start[2], stop[2];        // of both streams
+    uint64_t queued_from_ns, host_ns; // when its queueing began; what that took this process
     uint32_t quanta;
     bool check;
 };

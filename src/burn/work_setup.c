@@ -9,6 +9,7 @@
 #include "burn/work_internal.h"
 
 #define TURNS_MAX (UINT32_C(1) << 20)
+#define MEASURES 3u
 #define PROOF_WORDS 256u // results compared with the CPU's
 #define PROOF_TURNS 3u
 #define PROOF_SEED 7u
@@ -29,15 +30,18 @@ static enum burn_result retain(struct burn_work *w, const struct cuda_gpu *gpu, 
 }
 
 // The GPU that copies go to: the one named after ours, else the next that the driver shows.
-static enum burn_result find_peer(struct burn_work *w, const char *gpu)
+static enum burn_result find_peer(struct burn_work *w)
 {
     const struct burn_options *o = w->o;
-    for (uint32_t i = 0; i < o->gpu_count && o->gpu_count > 1; i++) {
-        if (strcmp(o->gpus[i], gpu) == 0)
+    int rc = 0, count;
+    for (uint32_t i = 0; rc == 0 && i < o->gpu_count && o->gpu_count > 1; i++) {
+        struct cuda_gpu named;
+        rc = cuda_gpu_find(&w->c, o->gpus[i], &named, w->err);
+        if (rc == 0 && named.index == w->gpu.index)
             return outcome(cuda_gpu_find(&w->c, o->gpus[(i + 1) % o->gpu_count], &w->peer, w->err));
     }
-    int count;
-    int rc = cuda_gpu_count(&w->c, &count, w->err);
+    if (rc == 0)
+        rc = cuda_gpu_count(&w->c, &count, w->err);
     if (rc != 0)
         return outcome(rc);
     if (count < 2) {
@@ -57,9 +61,9 @@ static enum burn_result enable_peer(struct burn_work *w, CUcontext from, CUconte
     return outcome(cuda_check(&w->c, r, "cuCtxEnablePeerAccess", w->err));
 }
 
-static enum burn_result open_peer(struct burn_work *w, const char *gpu)
+static enum burn_result open_peer(struct burn_work *w)
 {
-    enum burn_result r = find_peer(w, gpu);
+    enum burn_result r = find_peer(w);
     if (r != BURN_CLEAN)
         return r;
     int there = 0, back = 0;
@@ -150,7 +154,7 @@ enum burn_result work_open_gpu(struct burn_work *w, const char *gpu)
     if (r == BURN_CLEAN)
         r = outcome(kernels_load(&w->c, &w->gpu, w->o->kind, &w->kernels, w->err));
     if (r == BURN_CLEAN && w->o->kind == BURN_PEER)
-        r = open_peer(w, gpu);
+        r = open_peer(w);
     if (r == BURN_CLEAN)
         r = make_streams(w);
     if (r == BURN_CLEAN)
@@ -189,14 +193,19 @@ enum burn_result work_prove(struct burn_work *w)
     return BURN_WRONG_RESULTS;
 }
 
-// One quantum's time, as it is now.
+// One quantum's time, as it is now: the least of some, for what holds us up in between adds to it.
 static enum burn_result measure(struct burn_work *w, uint64_t *out_ns)
 {
-    uint64_t before = w->busy_ns;
-    enum burn_result r = burn_work_submit(w, 0);
-    if (r == BURN_CLEAN)
-        r = burn_work_collect(w);
-    *out_ns = w->busy_ns - before + 1;
+    enum burn_result r = BURN_CLEAN;
+    *out_ns = UINT64_MAX;
+    for (unsigned i = 0; i < MEASURES && r == BURN_CLEAN; i++) {
+        uint64_t before = w->busy_ns;
+        r = burn_work_submit(w, 0);
+        if (r == BURN_CLEAN)
+            r = burn_work_collect(w);
+        uint64_t ns = w->busy_ns - before + 1;
+        *out_ns = ns < *out_ns ? ns : *out_ns;
+    }
     return r;
 }
 

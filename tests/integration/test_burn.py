@@ -249,6 +249,41 @@ def test_a_reader_of_stdout_that_sleeps_holds_up_nothing(tmp_path):
             assert program.wait(10 * SLOW) == 0, log.read_text()
 
 
+def test_a_stdout_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path):
+    with open("/dev/full", "wb", 0) as full, burning(tmp_path, "--duration", 3, stdout=full) as (program, _, log):
+        assert program.wait(10 * SLOW) == 0
+        assert log.read_text().count("level=WARN") == log.read_text().count("cannot write to stdout") == 1
+
+
+def test_sigterm_ends_it_though_its_parent_had_it_blocked(tmp_path):
+    with burning(tmp_path, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])) as (program, pids, _):
+        assert ended_promptly(program) == 0
+        assert all(gone(pid) for pid in pids)
+
+
+def test_no_process_is_left_of_one_that_ends_while_it_asks_the_driver(tmp_path):
+    for _ in range(5):
+        with open(tmp_path / "log", "wb") as log:
+            program = subprocess.Popen([PROGRAM, "20"], env=environment("hang-list"), stdout=log, stderr=log)
+        wait_until(lambda: children(program.pid), 10, "the process that asks")
+        asking = children(program.pid)
+        assert ended_promptly(program) == 0
+        assert all(gone(pid) for pid in asking)
+
+
+def test_what_is_wanted_is_the_schedules_though_a_process_stands_still(tmp_path):
+    with burning(tmp_path, "--json", "--on", 1.5, "--off", 1, gpus=1, processes=1) as (program, pids, _):
+        rows = lambda: lines_of((tmp_path / "out").read_text())  # noqa: E731
+        wait_until(lambda: rows(), 10, "a line")
+        os.kill(pids[0], signal.SIGSTOP)
+        wait_until(lambda: len(rows()) >= 5, 20, "lines")
+        for row in rows():
+            on = row["elapsed_seconds"] % 2.5 < 1.5
+            assert (row["phase"], row["duty_ratio"]) == (("on", 1) if on else ("off", 0)), row
+        assert ended_promptly(program) == 3
+        assert all(gone(pid) for pid in pids)
+
+
 def listening_port(log):
     return int(wait_until(lambda: re.search(r"msg=listening.* port=(\d+)", log.read_text()), 10, "listens")[1])
 

@@ -64,22 +64,16 @@ static enum burn_result fail_on_purpose(struct burn_progress *p)
 
 static void play(const struct burn_options *o, uint64_t t_ns, struct burn_progress *p)
 {
-    uint64_t duty_ppm = (uint64_t)burn_shape_duty_ppm(&o->shape, t_ns) * o->util_ppm / BURN_PPM;
-    p->on = burn_shape_is_on(&o->shape, t_ns);
-    p->duty_ppm = (uint32_t)duty_ppm;
-    p->busy_ns =
-        (uint64_t)((unsigned __int128)burn_shape_busy_ns(&o->shape, t_ns) * o->util_ppm / BURN_PPM);
+    p->busy_ns = burn_due_ns(o, t_ns);
     p->operations = p->busy_ns * 10000;
     p->rounds = p->busy_ns / (50 * NS_PER_MS);
-    p->memory_bytes = p->on || o->hold ? UINT64_C(1) << 30 : 0;
+    p->memory_bytes = burn_shape_is_on(&o->shape, t_ns) || o->hold ? UINT64_C(1) << 30 : 0;
 }
 
 enum burn_result burn_load_run(const struct burn_options *o, const char *gpu, uint64_t start_ns,
                                const volatile int *stop, struct burn_progress *p)
 {
-    uint64_t most_ns = o->duration_ns ? o->duration_ns : UINT64_MAX, cycles_ns, now_ns;
-    cycles_ns = o->cycles * burn_shape_period_ns(&o->shape);
-    most_ns = cycles_ns && cycles_ns < most_ns ? cycles_ns : most_ns;
+    uint64_t most_ns = burn_end_ns(o), now_ns;
     snprintf(p->name, sizeof(p->name), "%s", "Scripted \"X1\"");
     snprintf(p->uuid, sizeof(p->uuid), "GPU-00000000-0000-0000-0000-%012x", (unsigned)gpu[0] - '0');
     enum burn_result r = strcmp(gpu, "1") == 0 ? fail_on_purpose(p) : BURN_CLEAN;
@@ -92,7 +86,6 @@ enum burn_result burn_load_run(const struct burn_options *o, const char *gpu, ui
     }
     if (r == BURN_CLEAN && !*stop)
         play(o, most_ns, p);
-    p->result = (int32_t)r;
     p->state = BURN_ENDED;
     return r;
 }

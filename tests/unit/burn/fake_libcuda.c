@@ -465,6 +465,9 @@ API cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, u
         fake_cuda.fail_code = 700;
         fake_cuda.fail_after = 0;
     } else {
+        bool most = !fake_cuda.held_up_most || fake_cuda.launches <= fake_cuda.held_up_most;
+        if (fake_cuda.held_up_each && most && fake_cuda.launches % fake_cuda.held_up_each == 0)
+            fake_cuda.now_ns += fake_cuda.held_up_ns;
         run_work(name, gx * bx, p);
     }
     return 0;

@@ -26,6 +26,9 @@ struct fake_cuda {
     int fail_code, fail_after; // fails after that many calls
     const char *jit_log;
     uint32_t wrong_launch; // this launch of work (from 1) has a wrong word; of dram, each since
+    uint64_t held_up_ns;   // this process stands still so long before
+    uint32_t held_up_each; // each so manieth launch of work; 0: never
+    uint32_t held_up_most; // up to this launch; 0: always
     // What it saw.
     uint64_t used_bytes, contexts, calls_of_fail, launches, host_allocations;
     uint64_t free_at_ns;

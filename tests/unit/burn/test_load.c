@@ -77,8 +77,7 @@ static int set_up(void **state)
 static enum burn_result run(const struct burn_options *o)
 {
     enum burn_result r = burn_load_run(o, "0", START, &stop, &progress);
-    assert_int_equal(progress.state, 2);
-    assert_int_equal(progress.result, r);
+    assert_int_equal(progress.state, BURN_ENDED);
     // Nothing is left on the GPU, whatever the end was.
     assert_int_equal(fake->used_bytes, 0);
     assert_int_equal(fake->contexts, 0);
@@ -194,6 +193,40 @@ static void truth_is_what_the_gpu_did(void **state)
         made += fake->spans[i].to_ns - fake->spans[i].from_ns;
     assert_true(progress.busy_ns <= made + NS_PER_US * fake->span_count);
     assert_true(progress.busy_ns >= made - 2 * NS_PER_MS);
+}
+
+// Between its events the GPU waited for us.
+static void time_in_which_the_process_was_held_up_is_not_booked(void **state)
+{
+    static const char *const shapes[] = {"constant:high=0.5", "constant"};
+    for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+        (void)set_up(NULL);
+        fake->held_up_ns = 100 * NS_PER_MS;
+        fake->held_up_each = 7;
+        struct burn_options o = options(BURN_FP32, shapes[i]);
+        o.duration_ns = 10 * NS_PER_S;
+        assert_int_equal(run(&o), BURN_CLEAN);
+        uint64_t made = 0;
+        for (uint32_t n = 0; n < fake->span_count; n++)
+            made += fake->spans[n].to_ns - fake->spans[n].from_ns;
+        assert_in_range(progress.busy_ns, made - made / 100 - 2 * NS_PER_MS, made + made / 100);
+    }
+}
+
+// The turns of a quantum are those of a GPU that was not waited for.
+static void being_held_up_at_the_start_makes_no_smaller_pieces(void **state)
+{
+    struct burn_options o = options(BURN_FP32, "constant");
+    assert_int_equal(run(&o), BURN_CLEAN);
+    uint64_t launches = fake->launches;
+    for (uint32_t nth = 2; nth < 8; nth++) {
+        (void)set_up(NULL);
+        fake->held_up_ns = NS_PER_MS;
+        fake->held_up_each = nth;
+        fake->held_up_most = nth;
+        assert_int_equal(run(&o), BURN_CLEAN);
+        assert_in_range(fake->launches, launches - 5, launches + 5);
+    }
 }
 
 static void a_stop_ends_within_100_ms(void **state)
@@ -471,6 +504,24 @@ static void peers_that_cannot_reach_each_other_are_told(void **state)
         "GPU-ab112233-4455-6677-8899-aabbccddee01 cannot reach each other's memory");
 }
 
+static void a_peer_is_the_next_that_is_named_by_index_or_uuid(void **state)
+{
+    static char *names[][2] = {
+        {"0", "2"},
+        {"GPU-ab112233-4455-6677-8899-aabbccddee00", "GPU-ab112233-4455-6677-8899-aabbccddee02"}};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)set_up(NULL);
+        fake->gpus = 3;
+        fake->peers = false; // so that both are told
+        struct burn_options o = options(BURN_PEER, "constant");
+        memcpy(o.gpus, names[i], sizeof(names[i]));
+        o.gpu_count = 2;
+        assert_int_equal(run(&o), BURN_DRIVER_ERROR);
+        assert_non_null(strstr(progress.error,
+                               "aabbccddee00 and GPU-ab112233-4455-6677-8899-aabbccddee02 cannot"));
+    }
+}
+
 static void the_list_names_all(void **state)
 {
     struct burn_options o = options(BURN_FP32, "constant");
@@ -504,6 +555,8 @@ int main(int argc, char **argv)
         T(a_slice_of_load_is_ten_milliseconds),
         T(all_of_a_phase_is_compared),
         T(truth_is_what_the_gpu_did),
+        T(time_in_which_the_process_was_held_up_is_not_booked),
+        T(being_held_up_at_the_start_makes_no_smaller_pieces),
         T(a_stop_ends_within_100_ms),
         T(a_wrong_word_is_found_and_counted),
         T(memory_that_keeps_a_wrong_word_is_found),
@@ -519,6 +572,7 @@ int main(int argc, char **argv)
         T(whatever_call_fails_the_end_is_clean),
         T(an_illegal_access_is_told),
         T(peers_that_cannot_reach_each_other_are_told),
+        T(a_peer_is_the_next_that_is_named_by_index_or_uuid),
         T(the_list_names_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
