@@ -1,5 +1,6 @@
 """podgpu-burn as it is shipped, on the double of NVIDIA's libcuda: what it says is what the double was given to do."""
 import json
+import re
 import signal
 import subprocess
 import time
@@ -114,14 +115,21 @@ def test_what_cannot_be_done_is_one_line_and_its_status(node, arguments, env, st
 
 
 @pytest.mark.smoke
-def test_gpu_burns_own_command_line_ends_in_its_own_words(node):
-    status, out, log = run(node, "-d", "-m", "10%", "2")
+@pytest.mark.parametrize("arguments, gpus, kind", [
+    (["-d", "-m", "10%", "2"], [0, 1], "fp64"),
+    (["2", "-tc", "-m", "512", "-i", "1"], [1], "fp16"),
+    (["-i0", "-m5%", "-stts", "30", "-c", "compare.ptx", "2"], [0], "fp32"),
+])
+def test_gpu_burns_own_command_lines_end_in_its_own_words(node, arguments, gpus, kind):
+    begun = time.monotonic()
+    status, out, log = run(node, *arguments)
     assert status == 0, log
-    assert out.endswith("Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n")
+    assert time.monotonic() - begun < 20 * SLOW  # without the half minute of -stts
+    assert out.endswith(f"Tested {len(gpus)} GPUs:\n" + "".join(f"\tGPU {i}: OK\n" for i in gpus))
+    assert re.search(rf"\bkind={kind}\b", log)
 
 
 def test_sigterm_ends_it_within_a_second_and_its_metrics_were_the_record(node, tmp_path):
-    import re
     import urllib.request
     log = tmp_path / "log"
     with open(log, "wb") as log_file:

@@ -118,6 +118,30 @@ def test_over_ten_cycles_the_exporters_integral_is_burns_record(tmp_path, kind):
             assert sampler.integral() == pytest.approx(said, rel=0.03)
 
 
+@pytest.mark.parametrize("shape, seconds, full", [
+    (["--shape=sine:period=2s"], 4, 2),
+    (["--shape=ramp:period=1s,low=0.5"], 3, 2.25),
+    (["--shape=steps:every=500ms,levels=0/0.5/1"], 3, 1.5),
+    (["--shape=square:on=1s,off=1s,high=80%,low=20%", "--util=50%"], 4, 1),
+    (["--shape=random:every=250ms,seed=7", "--util=80%"], 3, None),
+    (["--util=40%"], 3, 1.2),
+])
+def test_every_shape_is_what_the_gpu_was_given(tmp_path, shape, seconds, full):
+    import run_node
+    with run_node.SimNode("burn", kubelet=False) as node:
+        begun = node.node.now()
+        with burning(node, tmp_path, "--gpus=0", "--memory=256MiB", f"--duration={seconds}s", *shape) as (burn, records):
+            assert burn.wait(60 * SLOW) == 0
+            [end] = [r for r in records() if r["phase"] == "end"]
+        if full:
+            assert end["scheduled_seconds"] == pytest.approx(full, abs=1e-5)
+        assert 0 < end["scheduled_seconds"] < 0.8 * seconds
+        # Where this machine was late the work is still made, but for what would be more than 20 ms after its time.
+        assert end["busy_seconds"] == pytest.approx(end["scheduled_seconds"], rel=0.1 * SLOW)
+        given = node.node.busy_us(0, begun, node.node.now()) / 1e6
+        assert given == pytest.approx(end["busy_seconds"], rel=0.01, abs=0.01 * SLOW)
+
+
 def test_utilisation_is_full_in_the_on_phase_and_none_in_the_off_phase(tmp_path):
     """Between edges, a window and a collection away from them; the other GPU stays idle."""
     flags, counters = quick(tmp_path)
