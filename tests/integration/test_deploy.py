@@ -92,7 +92,7 @@ def test_an_image_that_cannot_be_made_says_what_to_run_and_leaves_nothing(tmp_pa
     done = made(root, tmp_path / "nothing-built")
     assert done.returncode == 1 and "run script/build --release first" in done.stderr and not root.exists()
     programs = tmp_path / "programs"
-    for name in ("podgpu-exporter", "podgpu-source", "podgpu-agent"):
+    for name in ("podgpu-agent", "podgpu-burn", "podgpu-exporter", "podgpu-source"):
         (programs / name).mkdir(parents=True)  # what can't be installed
     assert made(root, programs).returncode != 0 and not list(root.iterdir())
     assert made(root, BUILD).returncode == 0
