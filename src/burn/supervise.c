@@ -373,7 +373,7 @@ static void plan(struct supervisor *s, uint64_t probe_ns)
     s->end_ns = length_ns == UINT64_MAX ? length_ns : s->start_ns + length_ns;
 }
 
-static int set_up_loop(struct supervisor *s, struct error *err)
+static enum burn_result set_up_loop(struct supervisor *s, struct error *err)
 {
     int r = loop_new(&s->loop);
     if (r == 0)
@@ -386,11 +386,13 @@ static int set_up_loop(struct supervisor *s, struct error *err)
         r = loop_signal_new(s->loop, SIGINT, signal_caught, s, &s->interrupt);
     if (r == 0)
         r = loop_signal_new(s->loop, SIGCHLD, signal_caught, s, &s->child);
-    if (r < 0)
-        return error_set(err, r, "cannot set up the event loop: %s", strerror(-r));
-    if (s->o->listen[0])
-        r = burn_server_new(s->loop, s->o->listen, render, s, &s->server, err);
-    return r;
+    if (r < 0) {
+        (void)error_set(err, r, "cannot set up the event loop: %s", strerror(-r));
+        return BURN_DRIVER_ERROR;
+    }
+    if (s->o->listen[0] && burn_server_new(s->loop, s->o->listen, render, s, &s->server, err) < 0)
+        return BURN_STATUS_USAGE;
+    return BURN_CLEAN;
 }
 
 static int start_workers(struct supervisor *s, struct error *err)
@@ -474,8 +476,8 @@ static enum burn_result supervise(struct supervisor *s, struct error *err)
     }
     plan(s, clock_mono_ns() - begun_ns);
     r = choose_gpus(s, err);
-    if (r == BURN_CLEAN && set_up_loop(s, err) < 0)
-        return BURN_STATUS_USAGE;
+    if (r == BURN_CLEAN)
+        r = set_up_loop(s, err);
     return r == BURN_CLEAN ? run(s, err) : r;
 }
 

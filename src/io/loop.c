@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -47,12 +48,30 @@ static void keep_alive_fired(uv_timer_t *t)
     (void)t;
 }
 
+// libuv ends the process when it cannot have the pipes of its signals: asked for first, and given
+// back.
+static int check_descriptors(void)
+{
+    int pipes[4][2], count = 0, r = 0;
+    while (r == 0 && count < (int)ARRAY_SIZE(pipes)) {
+        r = pipe2(pipes[count], O_CLOEXEC) < 0 ? -errno : 0;
+        count += r == 0;
+    }
+    while (count-- > 0) {
+        (void)close(pipes[count][0]);
+        (void)close(pipes[count][1]);
+    }
+    return r;
+}
+
 int loop_new(struct loop **out)
 {
     struct loop *l = calloc(1, sizeof(*l));
     if (!l)
         return -ENOMEM;
-    int r = uv_loop_init(&l->uv);
+    int r = check_descriptors();
+    if (r == 0)
+        r = uv_loop_init(&l->uv);
     if (r < 0) {
         free(l);
         return r;

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -253,6 +254,14 @@ def test_a_stdout_that_cannot_be_written_is_told_once_and_stops_nothing(tmp_path
     with open("/dev/full", "wb", 0) as full, burning(tmp_path, "--duration", 3, stdout=full) as (program, _, log):
         assert program.wait(10 * SLOW) == 0
         assert log.read_text().count("level=WARN") == log.read_text().count("cannot write to stdout") == 1
+
+
+@pytest.mark.parametrize("descriptors", range(5, 14))
+def test_few_descriptors_are_enough_or_one_line(descriptors):
+    done = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--gpus", "0", "1"], env=environment(), capture_output=True, text=True,
+                          timeout=30 * SLOW, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors,) * 2))
+    assert done.returncode in (0, 3, 64), done.stderr
+    assert done.stderr.count("level=ERROR") == (1 if done.returncode else 0), done.stderr
 
 
 def test_sigterm_ends_it_though_its_parent_had_it_blocked(tmp_path):
