@@ -130,12 +130,22 @@ def test_kinds_that_a_driver_has_not_are_left_out(quick, capsys):
         assert failures == 0 and re.search("left out: .*needs 11.0", rows["bf16"][1])
 
 
-def test_gpu_check_runs_the_kinds_under_an_exporter_of_its_own(quick, capsys):
+def test_the_check_as_a_whole_has_status_1_when_a_kind_is_not_as_it_should_be(quick, capsys):
+    """Without nvidia-smi's half, which needs one."""
     import run_node
     quick.setattr(check, "KINDS", ["int32"])
+    quick.setattr(gpu_check, "nvidia_smi", lambda queries: dict)
+    quick.setattr(gpu_check, "time_calls", lambda: None)
+    quick.setattr(gpu_check, "slow_down", lambda arguments: None)
     with run_node.SimNode("burn", kubelet=False) as node:
         for name, value in node.env.items():
             quick.setenv(name, value)
-        arguments = ["-a", "127.0.0.1:0", "-f", gpu_check.counters_file(), "--nvml-library", node.nvml_library, "-c", "100"]
-        assert gpu_check.burn_in_each_kind(arguments) == 0
-    assert rows_of(capsys.readouterr().out)["int32"][1] == "good"
+        quick.setattr(sys, "argv", ["gpu_check.py", "--nvml-library", node.nvml_library, "-c", "100"])
+        assert gpu_check.main() == 0
+        node.command("set gpu0.cuda_mismatches=3")
+        assert gpu_check.main() == 1
+    first, second = capsys.readouterr().out.split("podgpu-burn, 5 s on and 5 s off: means of each phase:\n")[1:]
+    assert re.search(r"^  int32 .* good$", first, re.M)
+    assert "\n0 disagreements, 0 kinds of load not shown as they were made\n" in first
+    assert re.search(r"^  int32 .* WRONG: status 1: ", second, re.M)
+    assert second.endswith("\n0 disagreements, 1 kinds of load not shown as they were made\n")
