@@ -10,6 +10,22 @@
 
 #include "base/sv.h"
 
+const char *const dl_driver_dirs[] = {
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib64/nvidia",
+    "/usr/lib",
+    "/usr/lib/nvidia",
+    "/usr/local/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/wsl/lib",
+    NULL,
+};
+
 // Tries one name. -ENOENT when the file itself is not there: the loader says "NAME: cannot open
 // shared object file: No such file" both for it and for a missing dependency, but names what it
 // missed.

@@ -14,6 +14,10 @@ struct dl_symbol {
                               // absent; (size_t)-1: not wanted
 };
 
+// Where NVIDIA's driver puts its libraries, behind the loader's own path; NULL-ended:
+// distributions, COS and GKE nodes, the GPU operator's driver container, WSL.
+extern const char *const dl_driver_dirs[];
+
 // Opens soname: as it is if it has a slash, else by the loader and then in each of dirs
 // (NULL-ended). 0 and *out_handle; -ENOENT: not found, *err lists where it was looked for;
 // -ELIBBAD: found but not loadable, *err has the loader's reason.

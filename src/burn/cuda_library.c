@@ -17,24 +17,6 @@
 #define BARE_NAME "libcuda.so" // where an image or a host has only the link of development
 #define UUID_LEAST_DIGITS 8
 
-// Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver
-// container, WSL.
-static const char *const search_dirs[] = {
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib64/nvidia",
-    "/usr/lib",
-    "/usr/lib/nvidia",
-    "/usr/local/nvidia/lib64",
-    "/home/kubernetes/bin/nvidia/lib64",
-    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
-    "/run/nvidia/driver/usr/lib64",
-    "/usr/lib/wsl/lib",
-    NULL,
-};
-
 static const struct dl_symbol symbols[] = {
 #define CUDA_SYMBOL(member, arguments, ...)                                                        \
     {offsetof(struct cuda_functions, member), {__VA_ARGS__}, (size_t)-1},
@@ -61,9 +43,9 @@ int cuda_check(const struct cuda *c, CUresult result, const char *call, struct e
 static int load(struct cuda *c, const char *library, struct error *err)
 {
     bool given = library && *library;
-    int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &c->handle, err);
+    int rc = dl_open(given ? library : SONAME, given ? NULL : dl_driver_dirs, &c->handle, err);
     if (rc == -ENOENT && !given)
-        rc = dl_open(BARE_NAME, search_dirs, &c->handle, err);
+        rc = dl_open(BARE_NAME, dl_driver_dirs, &c->handle, err);
     if (rc < 0)
         c->handle = NULL;
     // The folders that were tried would fill the line; what is wrong is nearly always one of these.

@@ -24,6 +24,7 @@
 #define STOP_NS (700 * NS_PER_MS)   // then they are killed
 #define OVERTIME_NS (10 * NS_PER_S) // after a planned end
 #define REPORT_BYTES (1u << 20)
+#define GPU_TEXT_BYTES 12
 
 struct shared {
     volatile int stop;
@@ -33,7 +34,7 @@ struct shared {
 struct worker {
     struct supervisor *owner;
     struct burn_progress *progress;
-    char gpu[12]; // index as text
+    char gpu[GPU_TEXT_BYTES]; // index as text
     uint32_t index, process;
     const char *uuid; // as the list had it
     pid_t pid;
@@ -292,15 +293,20 @@ static void hold_signals(int how)
     (void)sigprocmask(how, &set, NULL);
 }
 
+static void write_index(char out[static GPU_TEXT_BYTES], uint32_t index)
+{
+    struct buf b = BUF_INIT(GPU_TEXT_BYTES - 1);
+    buf_add_u64(&b, index);
+    sv_copy(out, GPU_TEXT_BYTES, buf_sv(&b));
+    buf_deinit(&b);
+}
+
 // The driver's index of what a user calls a GPU; -1: not there.
 static int find_gpu(const struct burn_gpus *gpus, const char *word)
 {
     for (uint32_t i = 0; i < gpus->count; i++) {
-        char index[12];
-        struct buf b = BUF_INIT(sizeof(index) - 1);
-        buf_add_u64(&b, i);
-        sv_copy(index, sizeof(index), buf_sv(&b));
-        buf_deinit(&b);
+        char index[GPU_TEXT_BYTES];
+        write_index(index, i);
         if (sv_equals_nocase(sv_from(word), sv_from(gpus->uuids[i])) || strcmp(word, index) == 0)
             return (int)i;
     }
@@ -311,10 +317,7 @@ static void add_workers(struct supervisor *s, uint32_t gpu)
 {
     for (uint32_t p = 0; p < s->o->processes; p++) {
         struct worker *w = &s->workers[s->count];
-        struct buf b = BUF_INIT(sizeof(w->gpu) - 1);
-        buf_add_u64(&b, gpu);
-        sv_copy(w->gpu, sizeof(w->gpu), buf_sv(&b));
-        buf_deinit(&b);
+        write_index(w->gpu, gpu);
         w->owner = s;
         w->index = gpu;
         w->process = p;

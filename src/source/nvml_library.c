@@ -14,24 +14,6 @@
 
 #define SONAME "libnvidia-ml.so.1"
 
-// Behind the loader's own path: distributions, COS and GKE nodes, the GPU operator's driver
-// container, WSL.
-static const char *const search_dirs[] = {
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib64/nvidia",
-    "/usr/lib",
-    "/usr/lib/nvidia",
-    "/usr/local/nvidia/lib64",
-    "/home/kubernetes/bin/nvidia/lib64",
-    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
-    "/run/nvidia/driver/usr/lib64",
-    "/usr/lib/wsl/lib",
-    NULL,
-};
-
 static const struct dl_symbol symbols[] = {
 #define NVML_SYMBOL(member, arguments, ...)                                                        \
     {offsetof(struct nvml_functions, member),                                                      \
@@ -46,7 +28,7 @@ int nvml_open(struct nvml *n, const char *library, struct error *err)
     bool given = library && *library;
     // Its constructors run, and its file may lie on a server that is gone: as much a call as any.
     nvml_call_enter(n, NVML_NO_GPU, "dlopen", sizeof("dlopen"));
-    int rc = dl_open(given ? library : SONAME, given ? NULL : search_dirs, &n->handle, err);
+    int rc = dl_open(given ? library : SONAME, given ? NULL : dl_driver_dirs, &n->handle, err);
     (void)nvml_call_leave(n, NVML_SUCCESS);
     if (rc < 0)
         n->handle = NULL;
