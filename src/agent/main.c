@@ -21,33 +21,10 @@ static int fail(const struct error *err)
     return 1;
 }
 
-static int finish_stdout(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return 0;
-    log_error("cannot write to stdout", LOG_ERRNO(errno));
-    return 1;
-}
-
 static void print_text(const struct buf *text)
 {
     if (text->len > 0) // an empty one has no data
         fwrite(text->data, 1, text->len, stdout);
-}
-
-static int print_help(void)
-{
-    struct buf text = BUF_INIT(1u << 20);
-    option_print_help(&agent_option_table, &text);
-    print_text(&text);
-    buf_deinit(&text);
-    return finish_stdout();
-}
-
-static int print_version(void)
-{
-    printf("podgpu-agent version %s\n", PODGPU_VERSION);
-    return finish_stdout();
 }
 
 static int print_check(const struct buf *errors, const struct buf *warnings, int r)
@@ -56,7 +33,7 @@ static int print_check(const struct buf *errors, const struct buf *warnings, int
     print_text(warnings);
     if (r == 0)
         printf("the configuration is good\n");
-    return finish_stdout() == 0 && r == 0 ? 0 : 1;
+    return process_finish_stdout() && r == 0 ? 0 : 1;
 }
 
 // The text of prometheus.yaml once more, for the positions of its rules.
@@ -93,7 +70,7 @@ static int print_lint(const struct agent_config *config, const struct buf *warni
     yaml_document_free(yaml);
     buf_deinit(&text);
     buf_deinit(&found);
-    return finish_stdout() == 0 && r == 0 && l.findings == 0 ? 0 : 1;
+    return process_finish_stdout() && r == 0 && l.findings == 0 ? 0 : 1;
 }
 
 static void log_ignored(const struct agent_config *config)
@@ -157,12 +134,12 @@ int main(int argc, char **argv)
     process_set_up();
     (void)signal(SIGHUP, SIG_IGN); // before there is something to reload
     int r = agent_options_parse(argc, argv, environ, &options, &err);
-    if (r == OPTION_OUTCOME_HELP)
-        return print_help();
-    if (r == OPTION_OUTCOME_VERSION)
-        return print_version();
     if (r < 0)
         return fail(&err);
+    if (r > 0) {
+        option_print(&agent_option_table, r);
+        return process_finish_stdout() ? 0 : 1;
+    }
     log_setup(options.log_format, options.log_level);
     (void)process_raise_fd_limit(LIMIT_AGENT_DESCRIPTORS);
     if (options.task == AGENT_RUN)

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -396,4 +397,16 @@ void option_print_help(const struct option_table *table, struct buf *out)
     }
     buf_add_str(out, "\nOther\n  --help, -h\n" HELP_INDENT "Print this text.\n"
                      "  --version, -v\n" HELP_INDENT "Print the version.\n");
+}
+
+void option_print(const struct option_table *table, int outcome)
+{
+    struct buf text = BUF_INIT(1u << 20);
+    if (outcome == OPTION_OUTCOME_HELP)
+        option_print_help(table, &text);
+    else
+        buf_add_fmt(&text, "%s version %s\n", table->program, PODGPU_VERSION);
+    if (text.len > 0) // an empty one has no data
+        fwrite(text.data, 1, text.len, stdout);
+    buf_deinit(&text);
 }

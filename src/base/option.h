@@ -65,3 +65,5 @@ void option_deinit(const struct option_table *table, void *values);
 // Whether the row's value is the default one.
 bool option_is_default(const struct option_row *row, const void *values);
 void option_print_help(const struct option_table *table, struct buf *out);
+// Prints what an outcome asks for, help or version, on stdout.
+void option_print(const struct option_table *table, int outcome);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/macros.h"
 
 static void fill(int fd)
@@ -50,6 +51,14 @@ uint64_t process_raise_fd_limit(uint64_t wanted)
     struct rlimit raised = limit;
     raised.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &raised) < 0 ? limit.rlim_cur : raised.rlim_cur;
+}
+
+bool process_finish_stdout(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    log_error("cannot write to stdout", LOG_ERRNO(errno));
+    return false;
 }
 
 void process_set_oom_score_adj(int adj)

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -35,30 +32,6 @@ static int fail(const struct error *err)
     return 1;
 }
 
-// What was asked for on stdout either gets there or ends in an error.
-static int finish_stdout(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return 0;
-    log_error("cannot write to stdout", LOG_ERRNO(errno));
-    return 1;
-}
-
-static int print_help(void)
-{
-    struct buf text = BUF_INIT(1u << 20);
-    option_print_help(&exporter_option_table, &text);
-    fwrite(text.data, 1, text.len, stdout);
-    buf_deinit(&text);
-    return finish_stdout();
-}
-
-static int print_version(void)
-{
-    printf("podgpu-exporter version %s\n", PODGPU_VERSION);
-    return finish_stdout();
-}
-
 static int run(struct exporter_options *options)
 {
     struct error err = ERROR_INIT;
@@ -87,13 +60,13 @@ int main(int argc, char **argv)
     process_set_up();
     (void)signal(SIGHUP, SIG_IGN); // before there is something to reload
     int r = exporter_options_parse(argc, argv, environ, &options, &err);
-    int status = 0;
-    if (r == OPTION_OUTCOME_HELP)
-        status = print_help();
-    else if (r == OPTION_OUTCOME_VERSION)
-        status = print_version();
-    else
-        status = r < 0 ? fail(&err) : run(&options);
+    if (r < 0)
+        return fail(&err);
+    if (r > 0) {
+        option_print(&exporter_option_table, r);
+        return process_finish_stdout() ? 0 : 1;
+    }
+    int status = run(&options);
     exporter_options_deinit(&options);
     return status;
 }
