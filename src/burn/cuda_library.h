@@ -45,7 +45,6 @@
     X(cuEventCreate, (CUevent *, unsigned), "cuEventCreate")                                       \
     X(cuEventRecord, (CUevent, CUstream), "cuEventRecord")                                         \
     X(cuEventSynchronize, (CUevent), "cuEventSynchronize")                                         \
-    X(cuEventQuery, (CUevent), "cuEventQuery")                                                     \
     X(cuEventElapsedTime, (float *, CUevent, CUevent), "cuEventElapsedTime")                       \
     X(cuLaunchKernel,                                                                              \
       (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \

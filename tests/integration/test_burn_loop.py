@@ -204,6 +204,17 @@ def test_a_killed_burn_leaves_neither_load_nor_memory(tmp_path):
                        20, "the workers end with it")
 
 
+def test_what_is_booked_is_the_gpus_time_though_burn_is_held_up_between_calls(tmp_path):
+    import run_node
+    with run_node.SimNode("burn", kubelet=False) as node:
+        begun = node.node.now()
+        with burning(node, tmp_path, "--gpus=0", "--util=50", "--duration=4", "--memory=64MiB") as (burn, records):
+            wait_until(records, 20, "a record")
+            node.command("fault cuLaunchKernel delay=200 count=8")  # as a CPU limit would, before the work is queued
+            assert burn.wait(60 * SLOW) == 0
+        assert node.node.busy_us(0, begun, node.node.now()) / 1e6 == pytest.approx(records()[-1]["busy_seconds"], rel=0.05)
+
+
 # --- errors of the driver, and burn's status for each ---
 
 @pytest.mark.faults

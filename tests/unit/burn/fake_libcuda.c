@@ -359,12 +359,6 @@ API cuEventSynchronize(CUevent event)
     return 0;
 }
 
-API cuEventQuery(CUevent event);
-API cuEventQuery(CUevent event)
-{
-    return event->at_ns <= fake_cuda.now_ns ? 0 : CUDA_ERROR_NOT_READY;
-}
-
 API cuEventElapsedTime(float *out, CUevent from, CUevent to);
 API cuEventElapsedTime(float *out, CUevent from, CUevent to)
 {
