@@ -10,9 +10,6 @@
 
 // An engine that starts in the helper brings the driver up on each GPU first.
 #define DCGM_DEADLINES 3
-// dcgmReturn_t: DCGM_ST_NO_PERMISSION, DCGM_ST_REQUIRES_ROOT
-#define NO_PERMISSION (-17)
-#define REQUIRES_ROOT (-29)
 
 // --- States ---
 
@@ -25,27 +22,6 @@ static void log_state_nvml(struct app_source *s, const struct frame_state *state
         log_warn("no gpu metrics for now", LOG_STR("source", "nvml"),
                  LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),
                  LOG_LIMIT(frame_state_text(state->code)));
-}
-
-// What helps against a refusal, where anything does.
-static const char *profiling_remedy(int32_t code)
-{
-    return code == NO_PERMISSION || code == REQUIRES_ROOT
-               ? "give the exporter, or the host engine it uses, CAP_SYS_ADMIN, or load the driver "
-                 "with NVreg_RestrictProfilingToAdminUsers=0"
-               : "";
-}
-
-static void log_profiling(const struct frame_state *logged, const struct frame_state *state)
-{
-    if (state->paused != logged->paused)
-        log_info(state->paused ? "profiling is paused" : "profiling goes on",
-                 LOG_STR("source", "dcgm"));
-    if (state->profiling_code != logged->profiling_code && state->profiling_code != 0)
-        log_warn("profiling fields are not to be had", LOG_STR("source", "dcgm"),
-                 LOG_I64("code", state->profiling_code), LOG_STR("detail", state->text),
-                 LOG_STR("remedy", profiling_remedy(state->profiling_code)),
-                 LOG_LIMIT("profiling"));
 }
 
 // A node without DCGM, of which nobody said that it has one, is no fault.
@@ -66,7 +42,6 @@ static void log_state_dcgm(struct app_source *s, const struct frame_state *state
             log_info("dcgm host engine is in use", LOG_STR("engine", state->engine),
                      LOG_STR("version", state->library_version),
                      LOG_STR("library", state->library_path));
-        log_profiling(logged, state);
     } else if (first || state->code != logged->code) {
         log_at(missing_level(s, state), "no dcgm host engine for now", LOG_STR("source", "dcgm"),
                LOG_STR("reason", frame_state_text(state->code)), LOG_STR("detail", state->text),

@@ -9,6 +9,7 @@
 #include "source/dcgm_watch_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,15 @@ static int replace_plan(struct dcgm_watch *w, struct watch_plan *out_old)
     return 0;
 }
 
+// What helps against a refusal, where anything does.
+static const char *profiling_remedy(dcgmReturn_t result)
+{
+    return result == DCGM_ST_NO_PERMISSION || result == DCGM_ST_REQUIRES_ROOT
+               ? ": give podgpu-exporter, or the host engine in use, CAP_SYS_ADMIN, or load the "
+                 "driver with NVreg_RestrictProfilingToAdminUsers=0"
+               : "";
+}
+
 static void tell_profiling(struct dcgm_watch *w)
 {
     w->profiling_code = DCGM_ST_OK;
@@ -246,11 +256,15 @@ static void tell_profiling(struct dcgm_watch *w)
     if (w->profiling_code == w->told_code)
         return;
     w->told_code = w->profiling_code;
-    if (w->told_code == DCGM_ST_OK)
+    if (w->told_code == DCGM_ST_OK) {
         log_info("profiling fields can be had now");
-    else
-        log_warn("profiling fields cannot be had on some GPU",
-                 LOG_STR("reason", dcgm_result_text(w->told_code)), LOG_I64("code", w->told_code));
+        return;
+    }
+    char reason[256];
+    (void)snprintf(reason, sizeof(reason), "%s%s", dcgm_result_text(w->told_code),
+                   profiling_remedy(w->told_code));
+    log_warn("profiling fields cannot be had on some GPU", LOG_STR("reason", reason),
+             LOG_I64("code", w->told_code));
 }
 
 // An entity that a group has not, because the engine did not take it.

@@ -182,7 +182,7 @@ def test_counters_of_another_owner_are_not_taken():
             return page.samples(TEMP) and {l["reason"] for l, _ in page.samples("podgpu_exporter_field_unavailable_info")
                                            if l["field"] in PROF} == {"in_use"}
         assert prof(exporter.page_when(told, 20, "the reason")) == set()
-        assert 'msg="profiling fields are not to be had"' in exporter.log
+        assert 'msg="profiling fields cannot be had on some GPU"' in exporter.log
 
 
 @pytest.mark.parametrize("flags, helpers", [((), {"dcgm"}), (("--source=auto",), {"dcgm"}), (("-k",), {"nvml", "dcgm"}),
