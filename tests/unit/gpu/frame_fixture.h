@@ -137,7 +137,7 @@ static inline struct frame_entity gpu_link(uint32_t index, uint32_t parent, uint
 }
 
 static inline struct frame_entity compute_instance(uint32_t index, uint32_t parent, uint32_t gi,
-                                            uint32_t id)
+                                                   uint32_t id)
 {
     struct frame_entity e = part(FRAME_ENTITY_GPU_CI, parent, id);
     e.index = index;
@@ -145,8 +145,8 @@ static inline struct frame_entity compute_instance(uint32_t index, uint32_t pare
     return e;
 }
 
-static inline void put_entities(struct fixture *f, uint32_t generation, const struct frame_entity *list,
-                         uint32_t count)
+static inline void put_entities(struct fixture *f, uint32_t generation,
+                                const struct frame_entity *list, uint32_t count)
 {
     struct frame_entities head = {.generation = generation, .count = count};
     size_t start = frame_begin(&f->wire, FRAME_ENTITIES);
@@ -155,8 +155,9 @@ static inline void put_entities(struct fixture *f, uint32_t generation, const st
     frame_end(&f->wire, start);
 }
 
-static inline void put_sample(struct fixture *f, uint32_t generation, const struct frame_record *list,
-                       uint32_t count, const char *strings, uint32_t string_bytes)
+static inline void put_sample(struct fixture *f, uint32_t generation,
+                              const struct frame_record *list, uint32_t count, const char *strings,
+                              uint32_t string_bytes)
 {
     struct frame_sample head = {
         .generation = generation,

@@ -29,7 +29,8 @@ static int put_peers(struct fixture *f, uint32_t generation, const struct frame_
 // 0 a switch, 1 a GPU, 2 its instance, 3 another GPU; generation 1.
 static void mixed(struct fixture *f)
 {
-    const struct frame_entity list[] = {part(FRAME_ENTITY_SWITCH, 0, 0), gpu(0, 1), instance(0, 1, 1), gpu(1, 3)};
+    const struct frame_entity list[] = {part(FRAME_ENTITY_SWITCH, 0, 0), gpu(0, 1),
+                                        instance(0, 1, 1), gpu(1, 3)};
     struct frame out;
     put_entities(f, 1, list, ARRAY_SIZE(list));
     assert_int_equal(next(f, &out), 1);
