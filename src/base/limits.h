@@ -29,6 +29,33 @@
 #define LIMIT_VALUE_STRING_BYTES 1024 // one text value: names, serials and versions are under 100
 #define LIMIT_INVENTORY_STRING_BYTES (8u << 20) // all text values together
 
+// A USAGE frame: spans of a device (6 a second, the driver keeps 120), shares and processes of all
+// devices (a node runs some hundreds).
+#define LIMIT_USAGE_SPANS (LIMIT_GPUS * 8 * 128)
+#define LIMIT_USAGE_SHARES (1u << 16)
+#define LIMIT_USAGE_PROCESSES (1u << 15)
+#define LIMIT_USAGE_DEVICE_PROCESSES                                                               \
+    4096 // of one device; more are left out, flag PROCESSES not set
+
+// The ledger: containers on this node's GPUs, and of them ended ones whose counters still stay (a
+// node runs 250 pods; 2,000 Jobs of 10 s in 5 minutes); spans and shares of a device that wait.
+#define LIMIT_LEDGER_CONTAINERS 8192
+#define LIMIT_LEDGER_ENDED 2048
+#define LIMIT_LEDGER_SPANS 1024
+#define LIMIT_LEDGER_SHARES 8192
+
+// Processes on GPUs whose pods are known (200 B each); pods and names of a node.
+#define LIMIT_PROCESS_MAP 16384
+#define LIMIT_PROC_FILE_BYTES (16u << 10) // of /proc/PID/cgroup: 13 lines of 200 B
+#define LIMIT_POD_RECORD_LABELS 1024
+#define LIMIT_POD_RECORD_CONTAINERS 1024
+#define LIMIT_PODS_API_BYTES (64u << 20) // an answer: 250 pods of 20 KB
+#define LIMIT_PODS_API_POD_BYTES (4u << 20)
+#define LIMIT_POD_LOGS_ENTRIES 16384
+// DRA: devices in the ResourceSlices of this node, bytes of their names.
+#define LIMIT_DRA_DEVICES 4096
+#define LIMIT_DRA_NAME_BYTES 256
+
 // Helper process frames: 64 GPUs x 8 instances x 128 fields x 24 B = 1.5 MiB.
 #define LIMIT_FRAME_BYTES (4u << 20)
 // A helper past these is broken: 4 classes sampled every 10 ms make 400 frames a second.

@@ -19,6 +19,7 @@ struct attribute_device {
     // driver may number it unlike NVML. Not known: index stands for it.
     bool minor_known;
     uint32_t minor;
+    uint32_t profile_id, placement; // instance; UINT32_MAX: not known
 };
 
 struct attribute_holder {

@@ -485,6 +485,7 @@ int inventory_apply(struct inventory *inv, const struct frame *frame)
     case FRAME_WATCH:
     case FRAME_CONTROL:
     case FRAME_CONTROL_DONE:
+    case FRAME_USAGE: // the ledger's
     case FRAME_TYPE_END:
         break;
     }

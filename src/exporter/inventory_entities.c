@@ -15,7 +15,7 @@
 #include <strings.h>
 
 // memcmp decides whether a device's identity changed: there must be no padding in it.
-static_assert(sizeof(struct frame_entity) == 4 + 8 * 4 + 3 * 96 + 2 * 32,
+static_assert(sizeof(struct frame_entity) == 4 + 10 * 4 + 3 * 96 + 2 * 32,
               "frame_entity has padding");
 
 // In the order of the list; each after what it hangs on.

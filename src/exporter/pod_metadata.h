@@ -45,6 +45,22 @@ void pod_metadata_prune(struct pod_metadata *m, const struct pod_devices *rows);
 // NULL: nothing is known. Borrowed until the next put, delete or prune.
 const struct pod_metadata_entry *pod_metadata_find(const struct pod_metadata *m,
                                                    const char *namespace_name, const char *pod);
+// The pod with this UID (also by the config hash of a static pod), and which of its containers has
+// this id. False: not known. Strings are borrowed until the next put, delete or prune; container is
+// "" when the id is not known, the pod's UID as the kubelet has it (a static pod's hash).
+struct pod_metadata_identity {
+    const char *namespace_name, *pod, *uid, *container;
+    bool init; // an init container
+};
+bool pod_metadata_by_uid(const struct pod_metadata *m, const char *uid, const char *container_id,
+                         struct pod_metadata_identity *out);
+// UID of a pod by name, "" unknown; owner and phase, each "" unknown. Borrowed likewise.
+const char *pod_metadata_uid(const struct pod_metadata *m, const char *namespace_name,
+                             const char *pod);
+const char *pod_metadata_phase(const struct pod_metadata *m, const char *namespace_name,
+                               const char *pod);
+bool pod_metadata_owner(const struct pod_metadata *m, const char *namespace_name, const char *pod,
+                        const char **kind, const char **name);
 // Another number whenever something that is shown has changed.
 uint64_t pod_metadata_version(const struct pod_metadata *m);
 void pod_metadata_get_stats(const struct pod_metadata *m, struct pod_metadata_stats *out);

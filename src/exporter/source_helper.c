@@ -144,6 +144,7 @@ static const char *take_frame(struct source_helper *h, const struct frame *f)
     case FRAME_HEALTH:
     case FRAME_PEERS:
     case FRAME_CONTROL_DONE:
+    case FRAME_USAGE:
         if (!h->hello)
             return "no hello";
         h->events->frame(h->user, f);

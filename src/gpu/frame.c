@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "gpu/catalogue.h"
-#include "gpu/frame.h"
+#include "gpu/frame_internal.h"
 
 #define READ_BYTES 4096u
 
@@ -362,6 +362,18 @@ static const char *check_peers(const struct frame_reader *r, struct frame_peers 
     return NULL;
 }
 
+// Of another list: nothing of it.
+static const char *check_usage(const struct frame_reader *r, struct frame_usage *head, size_t bytes)
+{
+    const char *wrong = frame_usage_check(
+        head, bytes,
+        bytes >= sizeof(*head) && head->generation == r->generation ? r->entity_count
+                                                                    : LIMIT_ENTITIES);
+    if (!wrong && head->generation != r->generation)
+        head->count = head->spans = head->shares = head->processes = 0;
+    return wrong;
+}
+
 static const char *check_control(const struct frame_control *c, size_t bytes)
 {
     if (bytes != sizeof(*c))
@@ -438,6 +450,11 @@ static const char *open_payload(struct frame_reader *r, char *payload, size_t by
     case FRAME_CONTROL:
         out->as.control = p;
         return check_control(p, bytes);
+    case FRAME_USAGE:
+        wrong = check_usage(r, p, bytes);
+        if (!wrong)
+            frame_usage_open(p, out);
+        return wrong;
     case FRAME_CONTROL_DONE:
         out->as.control_done = p;
         return check_control_done(p, bytes);

@@ -5,9 +5,9 @@
 // Both ends are the same build on one machine, so numbers are native-endian and structs are sent as
 // they lie in memory; still the exporter trusts nothing in them (frame_reader checks every length,
 // count, index and enum). A frame is struct frame_header and `bytes` bytes of payload. Source to
-// exporter: HELLO first, then STATE, ENTITIES, SAMPLE, EVENTS, HEALTH, PEERS and CONTROL_DONE in
-// any order. Exporter to source: WATCH, again at every reload, and CONTROL. End of file ends either
-// side.
+// exporter: HELLO first, then STATE, ENTITIES, SAMPLE, EVENTS, HEALTH, PEERS, CONTROL_DONE and
+// USAGE in any order. Exporter to source: WATCH, again at every reload, and CONTROL. End of file
+// ends either side.
 //
 // The process is started as `podgpu-source nvml|dcgm [OPTION VALUE]...` (see source/arguments.c)
 // with the socket as fd 3 and the shared call page (a memfd of FRAME_CALL_PAGE_BYTES) as fd 4.
@@ -20,7 +20,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 
-#define FRAME_PROTOCOL 2
+#define FRAME_PROTOCOL 3
 #define FRAME_SOCKET_FD 3
 #define FRAME_CALL_PAGE_FD 4
 #define FRAME_CALL_PAGE_BYTES 4096
@@ -36,6 +36,7 @@ enum frame_type {
     FRAME_PEERS,
     FRAME_CONTROL,
     FRAME_CONTROL_DONE,
+    FRAME_USAGE,
     FRAME_TYPE_END,
 };
 
@@ -125,6 +126,9 @@ struct frame_entity {
     // Compute instance: NVML's CI id; switch, CPU, core: DCGM's entity id; link: its number at its
     // owner, from 0. UINT32_MAX for GPUs and instances.
     uint32_t id;
+    // Instance: NVML's id of its profile and where its memory slices begin, which name it for DRA;
+    // UINT32_MAX: not known (they may need rights)
+    uint32_t profile_id, placement;
     uint32_t slices;       // instance: compute slices; GPU: 0
     uint32_t total_slices; // GPU slices of the board (7 or 8 with MIG), 0 without
     char uuid[96];         // "GPU-..." or "MIG-..." (of the instance's first compute instance)
@@ -227,6 +231,7 @@ struct frame_watch {
     // DCGM: bit per `index` of the GPUs to watch, with their instances and links; all ones: all.
     // NVML reads all.
     uint64_t gpus;
+    uint64_t usage_ns; // NVML: period of USAGE frames; 0: none are wanted
     // uint16_t field_ids[count], ascending, each once
 };
 
@@ -259,6 +264,68 @@ struct frame_peers {
     uint32_t count; // <= LIMIT_GPUS squared
     uint64_t taken_ns;
     // struct frame_peer[count]
+};
+
+// USAGE: what each GPU and instance did since the frame before, from the driver's own timestamped
+// buffers, and who ran on it. NVML only. Times are CLOCK_MONOTONIC: the source has turned the
+// driver's (microseconds since 1970) into it, with the clocks' distance at that moment.
+enum frame_usage_flag {
+    FRAME_USAGE_BUSY = 1,      // spans can be had of this device
+    FRAME_USAGE_SHARES = 2,    // utilisation per process can be had
+    FRAME_USAGE_PROCESSES = 4, // the processes are all that run now, of all kinds the driver lists
+    FRAME_USAGE_ENERGY = 8,    // energy_mj is set
+    FRAME_USAGE_MEMORY = 16,   // memory_used and memory_total are set
+    FRAME_USAGE_GAP = 32, // does not follow on the frame before: first one, clock stepped, entries
+                          // of the buffer lost for good, driver opened anew
+    FRAME_USAGE_FLAGS = 63,
+};
+
+struct frame_usage_device {
+    uint32_t entity; // GPU or instance in ENTITIES; ascending, each once. A GPU with instances has
+                     // energy alone, an instance no energy
+    uint32_t flags;  // enum frame_usage_flag
+    uint64_t taken_ns;                  // energy, memory and processes were read
+    uint64_t energy_mj;                 // the driver's counter
+    uint64_t memory_used, memory_total; // bytes, as FB_USED and FB_TOTAL have them
+    uint64_t busy_to_ns;                // spans after those sent so far begin here or later
+    uint64_t shares_to_ns;              // likewise; what is not in a share until then was 0
+    uint32_t spans, shares, processes;  // of it below
+    uint32_t reserved;
+};
+
+// Ascending, without overlap.
+struct frame_usage_span {
+    uint64_t from_ns, to_ns; // from < to
+    uint32_t ppm;            // of that time in which some kernel was resident; <= 1000000
+    uint32_t filled;         // 1: no sample of the driver's, but between two of them
+};
+
+struct frame_usage_share {
+    uint64_t from_ns, to_ns;
+    uint32_t pid;
+    uint32_t
+        ppm; // of the device, as the driver says it: those of all may sum to more than the device's
+};
+
+#define FRAME_USAGE_COMPUTE 1u
+#define FRAME_USAGE_GRAPHICS 2u
+#define FRAME_USAGE_MPS 4u // a client of an MPS server
+#define FRAME_USAGE_KINDS 7u
+
+struct frame_usage_process {
+    uint32_t pid;          // each once a device
+    uint32_t kinds;        // FRAME_USAGE_COMPUTE ...
+    uint64_t memory_bytes; // UINT64_MAX: not known
+};
+
+struct frame_usage {
+    uint32_t generation;
+    uint32_t count;                    // devices, <= LIMIT_ENTITIES
+    uint32_t spans, shares, processes; // sums of the devices'; <= LIMIT_USAGE_*
+    uint32_t vendor_calls;
+    uint64_t started_ns, ended_ns;
+    // struct frame_usage_device[count], frame_usage_span[spans], frame_usage_share[shares],
+    // frame_usage_process[processes], each in the order of the devices
 };
 
 // CONTROL: something to do once; CONTROL_DONE answers it.
@@ -328,6 +395,13 @@ struct frame {
             const struct frame_peers *head;
             const struct frame_peer *list;
         } peers;
+        struct {
+            const struct frame_usage *head;
+            const struct frame_usage_device *devices;
+            const struct frame_usage_span *spans;
+            const struct frame_usage_share *shares;
+            const struct frame_usage_process *processes;
+        } usage;
         const struct frame_control *control;
         const struct frame_control_done *control_done;
     } as;
@@ -350,9 +424,9 @@ int must_use frame_reader_space(struct frame_reader *r, char **out_space, size_t
 void frame_reader_commit(struct frame_reader *r, size_t bytes);
 // 1: *out holds the next frame. 0: more bytes are needed. -EPROTO: not our protocol or a field out
 // of range; *what names it (static text); the stream is unusable from then on. -EFBIG: announced
-// length over the ceiling. Samples, events, health and peers of another generation than the last
-// ENTITIES are returned with count 0. What the reader mends: text (see struct frame_entity; string
-// values alike), and a double that is not finite becomes FRAME_INVALID.
+// length over the ceiling. Samples, events, health, peers and usage of another generation than the
+// last ENTITIES are returned with count 0. What the reader mends: text (see struct frame_entity;
+// string values alike), and a double that is not finite becomes FRAME_INVALID.
 int must_use frame_reader_next(struct frame_reader *r, struct frame *out, const char **what);
 
 // The text of a string record; false when it is none, or reaches outside strings (never after

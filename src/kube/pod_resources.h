@@ -15,11 +15,21 @@ struct pod_device {
     const char *namespace_name;
     const char *pod;
     const char *container;
-    const char *resource;  // "nvidia.com/gpu"
-    const char *device_id; // as the plugin named it, may end in "::replica"
+    const char *resource;  // "nvidia.com/gpu"; of a claim ""
+    const char *device_id; // as the plugin named it, may end in "::replica"; of a claim the
+                           // device's name in its pool
     // When its pod came, in changes of the list: a larger number is a newer pod, pods that were
     // first seen together have the same. 0 until the poller sets it.
     uint32_t since;
+    // A device of a resource claim (DRA), else NULL. All of a claim's devices are listed under each
+    // container that refers to it.
+    const struct pod_device_claim {
+        const char *name, *namespace_name;
+        const char *uid;    // from the CDI name, "" unknown
+        const char *driver; // "gpu.nvidia.com"
+        const char *pool;
+        const char *share_id; // "" none
+    } * claim;
 };
 
 // An immutable answer. (pod, container, resource, id) duplicates (one per NUMA node) are dropped.
@@ -60,6 +70,10 @@ struct pod_resources_stats {
                                // were kept
     uint64_t last_ok_ns;       // CLOCK_MONOTONIC of the last good answer, 0: none yet
     uint64_t last_duration_ns;
+    // GetAllocatableResources, asked every 10 s: device ids that the plugins offer and that are
+    // wanted. Empty for a while after a plugin or the kubelet started; NULL: not answered yet.
+    const struct pod_devices
+        *allocatable; // pod, container and namespace ""; borrowed until the loop goes on
     int last_result; // of the last poll: 0 or negative errno (-EREMOTEIO: the kubelet answered with
                      // an error)
     unsigned last_grpc_status;

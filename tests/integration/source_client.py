@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "podgpu-source"
 
-PROTOCOL = 2
+PROTOCOL = 3
 HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH, HEALTH, PEERS, CONTROL, CONTROL_DONE = range(1, 11)
 PAUSE, RESUME = 1, 2
 FAST, MEDIUM, SLOW, STATIC = range(4)
@@ -59,6 +59,8 @@ class Entity:
     gpu_instance_id: int
     instance_entity_id: int
     id: int
+    profile_id: int
+    placement: int
     slices: int
     total_slices: int
     uuid: str
@@ -146,15 +148,15 @@ def parse(kind, body):
     raise AssertionError(f"frame type {kind}")
 
 
-ENTITY = struct.Struct("=BBBBIIIIIIII96s96s96s32s32s")
+ENTITY = struct.Struct("=BBBBIIIIIIIIII96s96s96s32s32s")
 
 
 def parse_entities(body):
     generation, count = struct.unpack_from("=II", body)
     entities = []
     for row in ENTITY.iter_unpack(body[8:]):
-        strings = [text(s) for s in row[12:]]
-        entities.append(Entity(row[0], ENTITY_STATES[row[1]], *row[2:12], *strings))
+        strings = [text(s) for s in row[14:]]
+        entities.append(Entity(row[0], ENTITY_STATES[row[1]], *row[2:14], *strings))
     assert len(entities) == count
     return generation, entities
 
@@ -253,10 +255,10 @@ class Source:
         os.lseek(self.log, 0, os.SEEK_SET)
         return os.read(self.log, 1 << 20).decode()
 
-    def watch(self, fields, periods=(S, 10 * S, 30 * S, 600 * S), gpus=2**64 - 1):
+    def watch(self, fields, periods=(S, 10 * S, 30 * S, 600 * S), gpus=2**64 - 1, usage=0):
         self.watches += 1
         ids = sorted(set(fields))
-        body = struct.pack("=II5Q", self.watches, len(ids), *periods, gpus) + struct.pack(f"={len(ids)}H", *ids)
+        body = struct.pack("=II6Q", self.watches, len(ids), *periods, gpus, usage) + struct.pack(f"={len(ids)}H", *ids)
         self.socket.sendall(struct.pack("=IHH", len(body), WATCH, PROTOCOL) + body)
 
     def control(self, command, timeout=10):

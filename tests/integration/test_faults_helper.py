@@ -180,22 +180,23 @@ IMPOSTOR = r"""#!/usr/bin/python3
 import os, socket, struct, sys, time
 s = socket.socket(fileno=3)
 mode = os.path.basename(sys.argv[0])
-def frame(kind, body, protocol=2):
+def frame(kind, body, protocol=3):
     s.sendall(struct.pack("=IHH", len(body), kind, protocol) + body)
 def sample():
     now = time.monotonic_ns()
     frame(4, struct.pack("=IIIIIIQQ", 1, 1, 1, 1, 0, 1, now, now) + struct.pack("=IHBBQq", 0, 150, 0, 1, now, 40))
 if mode == "another-protocol":
     frame(1, struct.pack("=IIiI", 1, 1, os.getpid(), 0), 1)
-frame(1, struct.pack("=IIiI", 2, 1, os.getpid(), 0))
+frame(1, struct.pack("=IIiI", 3, 1, os.getpid(), 0))
 if mode == "mute":
     time.sleep(60)
 frame(2, struct.pack("=IiII256s80s80s256sIi128s", 0, 0, 1, 1, b"", b"1", b"1", b"/x", 0, 0, b""))
-frame(3, struct.pack("=II", 1, 1) + struct.pack("=BBBBIIIIIIII96s96s96s32s32s", 1, 0, 0, 0, 0, 0, 0, 0xffffffff,
-                                               0xffffffff, 0xffffffff, 0, 0, b"GPU-x", b"", b"X", b"00000000:01:00.0", b""))
+frame(3, struct.pack("=II", 1, 1) + struct.pack("=BBBBIIIIIIIIII96s96s96s32s32s", 1, 0, 0, 0, 0, 0, 0, 0xffffffff,
+                                               0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0, 0,
+                                               b"GPU-x", b"", b"X", b"00000000:01:00.0", b""))
 sample()
 if mode == "half-a-frame":
-    s.sendall(struct.pack("=IHH", 100, 4, 2) + b"abc")
+    s.sendall(struct.pack("=IHH", 100, 4, 3) + b"abc")
     time.sleep(60)
 while True:
     if mode == "states":

@@ -67,6 +67,25 @@ static void check_sample(const struct frame_reader *r, const struct frame *f)
     }
 }
 
+static void check_usage(const struct frame_reader *r, const struct frame *f)
+{
+    const struct frame_usage *head = f->as.usage.head;
+    uint32_t spans = 0, shares = 0, processes = 0;
+    for (uint32_t i = 0; i < head->count; i++) {
+        const struct frame_usage_device *d = &f->as.usage.devices[i];
+        check(d->entity < r->entity_count);
+        spans += d->spans;
+        shares += d->shares;
+        processes += d->processes;
+    }
+    check(spans == head->spans && shares == head->shares && processes == head->processes);
+    for (uint32_t i = 0; i < spans; i++)
+        check(f->as.usage.spans[i].from_ns < f->as.usage.spans[i].to_ns &&
+              f->as.usage.spans[i].ppm <= 1000000);
+    for (uint32_t i = 0; i < processes; i++)
+        check(f->as.usage.processes[i].kinds != 0);
+}
+
 static void check_frame(const struct frame_reader *r, const struct frame *f)
 {
     switch (f->type) {
@@ -105,6 +124,9 @@ static void check_frame(const struct frame_reader *r, const struct frame *f)
         for (uint32_t i = 0; i < f->as.peers.head->count; i++)
             check(f->as.peers.list[i].entity < r->entity_count &&
                   f->as.peers.list[i].peer < r->entity_count);
+        break;
+    case FRAME_USAGE:
+        check_usage(r, f);
         break;
     case FRAME_CONTROL:
         check(f->as.control->command && f->as.control->command < FRAME_COMMAND_END);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPUs did between two looks, and who ran on them: the driver's timestamped sample buffers
+// (nvmlDeviceGetSamples), utilisation per process with a last-seen time of its own for each device,
+// process lists, energy and memory. One USAGE frame a pass.
+//
+// Spans: a sample of the buffer is the mean over the window that ends at its time. Entries that are
+// missing between two that were read (the driver loses some) are filled with the mean of both
+// neighbours up to USAGE_FILL_NS; more is a gap. The driver cuts percents to whole ones: 1..99 are
+// taken half a percent higher, 0 and 100 as they are. Under MIG the driver has no such buffer:
+// instances of GPUs with GPM have a span from pass to pass, of metric GRAPHICS_UTIL; others none.
+//
+// Shares: a driver answers NOT_FOUND when nobody was busy, that is 0 and no error. A sample's
+// window begins at the sample before of the same device, but is no longer than the shortest
+// distance seen, which is the driver's window.
+#pragma once
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "source/nvml_devices.h"
+
+#define USAGE_FILL_NS (1 * NS_PER_S)
+#define USAGE_STEP_NS (50 * NS_PER_MS) // of the wall clock against the monotonic one: a gap
+// Lists of graphics processes cost milliseconds: asked this seldom, remembered in between.
+#define USAGE_GRAPHICS_NS (10 * NS_PER_S)
+
+struct nvml_usage_device; // running state of a device, by UUID
+
+struct nvml_usage {
+    uint64_t period_ns; // 0: not wanted
+    uint64_t due_ns;    // UINT64_MAX: never
+    struct nvml_usage_device *devices; // owned
+    size_t device_count;
+    int64_t wall_ahead_ns; // CLOCK_REALTIME less CLOCK_MONOTONIC at the last pass
+    struct buf head, spans, shares, processes;
+};
+
+void nvml_usage_init(struct nvml_usage *u);
+void nvml_usage_deinit(struct nvml *n, struct nvml_usage *u);
+// period_ns 0: no more. Due at the next multiple of the period.
+void nvml_usage_watch(struct nvml_usage *u, uint64_t period_ns, uint64_t now_ns);
+// The list has changed, or the driver was opened anew (reopened: all that was read before is void).
+// What is still there, by UUID, goes on without a gap.
+void nvml_usage_reset(struct nvml *n, struct nvml_usage *u, const struct nvml_devices *d,
+                      bool reopened);
+uint64_t nvml_usage_due_ns(const struct nvml_usage *u);
+
+// The clocks of a pass; tests give their own.
+struct nvml_usage_clock {
+    uint64_t now_ns, wall_ns; // CLOCK_MONOTONIC, CLOCK_REALTIME, read together
+};
+// Makes a pass and appends the frame. False: there was no memory for it. What calls tell of a GPU's
+// state (lost, reset required) is the sampler's to find out; here its device is left out, and has a
+// gap when it is back. A GPU that the sampler holds for slow is asked no more often than that.
+bool nvml_usage_read(struct nvml_usage *u, struct nvml *n, struct nvml_devices *d,
+                     struct nvml_usage_clock clock, struct buf *frame);
