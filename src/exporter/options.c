@@ -15,6 +15,7 @@
 
 #define CALL_DEADLINE_LEAST_NS (100 * NS_PER_MS)
 #define CALL_DEADLINE_MOST_NS (600 * NS_PER_S)
+#define ENDED_POD_LINGER_MOST_NS (86400 * NS_PER_S)
 #define ENGINE_ADDRESS_MOST 127 // of frame_state.engine
 
 static const struct option_row *row_get(const char *name)
@@ -261,6 +262,12 @@ static int check_numbers(struct exporter_options *o, struct error *err)
             "--call-deadline (PODGPU_EXPORTER_CALL_DEADLINE): expected 100ms to 10m, found "
             "%llu ms",
             (unsigned long long)(f->call_deadline_ns / NS_PER_MS));
+    if (f->ended_pod_linger_ns > ENDED_POD_LINGER_MOST_NS)
+        return error_set(
+            err, -EINVAL,
+            "--ended-pod-linger (PODGPU_EXPORTER_ENDED_POD_LINGER): expected at most 24h, found "
+            "%llu s",
+            (unsigned long long)(f->ended_pod_linger_ns / NS_PER_S));
     if (f->collect_interval_ms < COLLECT_INTERVAL_LEAST_MS) {
         f->collect_interval_ms = COLLECT_INTERVAL_LEAST_MS;
         o->collect_interval_raised = true;
@@ -272,7 +279,8 @@ static int check_numbers(struct exporter_options *o, struct error *err)
 static bool is_about_pods(const struct option_row *row)
 {
     return row->offset == offsetof(struct exporter_flags, pod_labels) ||
-           row->offset == offsetof(struct exporter_flags, pod_uid);
+           row->offset == offsetof(struct exporter_flags, pod_uid) ||
+           row->offset == offsetof(struct exporter_flags, pod_owners);
 }
 
 static bool is_about_dcgm(const struct option_row *row)

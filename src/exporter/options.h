@@ -41,16 +41,18 @@ struct exporter_flags {
         *kubelet_socket, *hpc_job_mapping_dir, *dump_directory, *bind_poll_interval, *config_file,
         *container_runtime_socket;
     char *hostname_label, *shared_owner, *podgpu_families, *mig_board_fields, *nvml_library,
-        *dcgm_library, *admin_address, *source_path, *kmsg_path, *source, *kubeconfig;
+        *dcgm_library, *admin_address, *source_path, *kmsg_path, *source, *kubeconfig, *proc_path,
+        *pod_log_path, *pods_api_socket;
     struct option_list pod_label_allowlist, resource_names;
     int64_t collect_interval_ms, xid_window_ms, clock_window_ms, dump_retention_h,
         max_concurrent_scrapes, watch_max_keep_samples;
-    uint64_t web_read_timeout_ns, web_write_timeout_ns, watch_max_keep_age_ns, call_deadline_ns;
+    uint64_t web_read_timeout_ns, web_write_timeout_ns, watch_max_keep_age_ns, call_deadline_ns,
+        ended_pod_linger_ns, idle_after_ns;
     bool kubernetes, use_old_namespace, pod_labels, pod_uid, no_hostname, fake_gpus, replace_blanks,
         debug, enable_dcgm_log, virtual_gpus, dump_enabled, dump_compression, enable_dra,
         disable_startup_validate, bind_watch, enable_pprof, systemd_socket, container_labels,
         enable_exporter_metrics, openmetrics, empty_owner_labels, switch_id_quirk,
-        health_require_gpus;
+        health_require_gpus, pod_owners, doctor;
     // "given at all" marks where that matters
     bool collect_interval_given, collectors_given, configmap_data_given, remote_hostengine_given,
         exporter_metrics_given;

@@ -97,7 +97,18 @@ static const struct option_row rows[] = {
            "left then."),
     TEXT(
         "podgpu-families", NULL, "PODGPU_EXPORTER_PODGPU_FAMILIES", podgpu_families, "core", WHAT,
-        "podgpu's own families beside the DCGM_* ones: none or core; all is core in this version."),
+        "podgpu's own families beside the DCGM_* ones: none, core, or all (adds the histogram "
+        "podgpu_gpu_utilization_ratio). None switches the ledger off."),
+
+    DURATION("ended-pod-linger", "PODGPU_EXPORTER_ENDED_POD_LINGER", ended_pod_linger_ns, "5m", WHAT,
+             "How long the counters podgpu_container_*_total of an ended container stay, so that the "
+             "next scrape finds its whole use: up to 24h."),
+    DURATION("idle-after", "PODGPU_EXPORTER_IDLE_AFTER", idle_after_ns, "5m", WHAT,
+             "For how long a container that holds a GPU must not have used it to count as idle in "
+             "podgpu_node_gpu_idle_allocated."),
+    SWITCH("doctor", NULL, "PODGPU_EXPORTER_DOCTOR", doctor, WHAT,
+           "Serve nothing: check what these flags need, say of each what is missing, what that costs "
+           "and how to mend it, and exit with 0 if all is there."),
 
     SWITCH("use-old-namespace", "o", "DCGM_EXPORTER_USE_OLD_NAMESPACE", use_old_namespace, PAGE,
            "Label names of dcgm-exporter 1.x: uuid, pod_name, pod_namespace, container_name."),
@@ -144,6 +155,19 @@ static const struct option_row rows[] = {
          "expressions (RE2) finds something in; all when empty. Separated by commas."),
     TEXT("kubeconfig", NULL, "PODGPU_EXPORTER_KUBECONFIG", kubeconfig, "", KUBERNETES,
          "A kubeconfig file that says how to reach the API server; the pod's service account when "
+         "empty."),
+    SWITCH("pod-owners", NULL, "PODGPU_EXPORTER_POD_OWNERS", pod_owners, KUBERNETES,
+           "Owner kind and name of pods in podgpu_pod_info also from the API server, where the "
+           "kubelet's Pods API is not there. Needs -k, and leave to get, list and watch pods."),
+    TEXT("pods-api-socket", NULL, "PODGPU_EXPORTER_PODS_API_SOCKET", pods_api_socket,
+         "/var/lib/kubelet/pods-api/pods-api.sock", KUBERNETES,
+         "The kubelet's Pods API, asked for names and owners of pods where it is there; not asked "
+         "when empty."),
+    TEXT("pod-log-path", NULL, "PODGPU_EXPORTER_POD_LOG_PATH", pod_log_path, "/var/log", KUBERNETES,
+         "Where the node's /var/log is: names under its pods and containers tell the names of pods; "
+         "not read when empty."),
+    TEXT("proc-path", NULL, "PODGPU_EXPORTER_PROC_PATH", proc_path, "/proc", KUBERNETES,
+         "Where the node's /proc is: cgroups there tell whose process runs on a GPU; not read when "
          "empty."),
     TEXT("shared-owner", NULL, "PODGPU_EXPORTER_SHARED_OWNER", shared_owner, "none", KUBERNETES,
          "Owner labels on a GPU that several pods hold: none, or last (the last of them, as if it "

@@ -5,6 +5,7 @@
 #include "exporter/render_internal.h"
 
 #define DEVICE "gpu,UUID,hostname,GPU_I_ID"
+#define CONTAINER DEVICE ",namespace,pod,container,pod_uid"
 
 // clang-format off
 const struct render_family render_families[RENDER_FAMILY_COUNT] = {
@@ -23,6 +24,81 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_GPU_XID_LAST_TIMESTAMP] = {
         "podgpu_gpu_xid_last_timestamp_seconds", TEXT_TYPE_GAUGE, DEVICE ",xid",
         "When an XID error was last seen, in seconds since 1970."},
+    [RENDER_GPU_XID_ADVICE_INFO] = {
+        "podgpu_gpu_xid_advice_info", TEXT_TYPE_INFO, DEVICE ",xid,severity,advice",
+        "What to do about an XID error that was seen."},
+    [RENDER_GPU_RECOVERY_ACTION_INFO] = {
+        "podgpu_gpu_recovery_action_info", TEXT_TYPE_INFO, DEVICE ",action",
+        "What the driver says has to be done with the GPU."},
+    [RENDER_GPU_CLOCKS_EVENT_ACTIVE] = {
+        "podgpu_gpu_clocks_event_active", TEXT_TYPE_GAUGE, DEVICE ",reason",
+        "Whether clocks are held down for this reason now (1) or not (0)."},
+    [RENDER_GPU_BUSY] = {
+        "podgpu_gpu_busy_seconds_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Time in which some kernel was resident on the GPU or MIG instance, in seconds: containers' busy time, that of ended ones and the unattributed make it up."},
+    [RENDER_GPU_ENERGY] = {
+        "podgpu_gpu_energy_joules_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Energy that the board used, in joules: containers' energy, that of ended ones and the unattributed make it up."},
+    [RENDER_GPU_MEMORY_USED] = {
+        "podgpu_gpu_memory_used_bytes", TEXT_TYPE_GAUGE, DEVICE,
+        "Memory in use on the GPU or MIG instance: what containers use and the unattributed make it up."},
+    [RENDER_GPU_MEMORY_TOTAL] = {
+        "podgpu_gpu_memory_total_bytes", TEXT_TYPE_GAUGE, DEVICE,
+        "Memory that the GPU or MIG instance has."},
+    [RENDER_GPU_UNATTRIBUTED_BUSY] = {
+        "podgpu_gpu_unattributed_busy_seconds_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Busy time of the GPU or MIG instance that is no container's, in seconds."},
+    [RENDER_GPU_UNATTRIBUTED_ENERGY] = {
+        "podgpu_gpu_unattributed_energy_joules_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Energy of the board that is no container's, in joules."},
+    [RENDER_GPU_UNATTRIBUTED_MEMORY] = {
+        "podgpu_gpu_unattributed_memory_bytes", TEXT_TYPE_GAUGE, DEVICE,
+        "Memory in use that is no container's."},
+    [RENDER_GPU_ENDED_BUSY] = {
+        "podgpu_gpu_ended_busy_seconds_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Busy time of containers whose own series are gone, in seconds."},
+    [RENDER_GPU_ENDED_ENERGY] = {
+        "podgpu_gpu_ended_energy_joules_total", TEXT_TYPE_COUNTER, DEVICE,
+        "Energy of containers whose own series are gone, in joules."},
+    [RENDER_GPU_UTILIZATION] = {
+        "podgpu_gpu_utilization_ratio", TEXT_TYPE_HISTOGRAM, DEVICE,
+        "Busy share of each of the driver's own utilisation samples, taken between the exporter's."},
+    [RENDER_CONTAINER_SHARE] = {
+        "podgpu_container_gpu_share_ratio", TEXT_TYPE_GAUGE, CONTAINER,
+        "Share of the GPU that the container holds: replicas held by replicas offered, times its instance's slices."},
+    [RENDER_CONTAINER_ALLOCATED] = {
+        "podgpu_container_gpu_allocated_seconds_total", TEXT_TYPE_COUNTER, CONTAINER,
+        "Time for which the container held the GPU, times its share, in seconds."},
+    [RENDER_CONTAINER_BUSY] = {
+        "podgpu_container_gpu_busy_seconds_total", TEXT_TYPE_COUNTER, CONTAINER,
+        "Time in which the container's kernels were resident on the GPU, in seconds; shared GPUs by the driver's numbers per process."},
+    [RENDER_CONTAINER_ENERGY] = {
+        "podgpu_container_gpu_energy_joules_total", TEXT_TYPE_COUNTER, CONTAINER,
+        "The container's part of the board's energy, in joules: an allocation by busy time and share, not a measurement."},
+    [RENDER_CONTAINER_MEMORY] = {
+        "podgpu_container_gpu_memory_used_bytes", TEXT_TYPE_GAUGE, CONTAINER,
+        "GPU memory that the container's processes use."},
+    [RENDER_CONTAINER_PROCESSES] = {
+        "podgpu_container_gpu_processes", TEXT_TYPE_GAUGE, CONTAINER,
+        "How many processes of the container run on the GPU."},
+    [RENDER_CONTAINER_IDLE] = {
+        "podgpu_container_gpu_idle_seconds", TEXT_TYPE_GAUGE, CONTAINER,
+        "For how long the container has not used the GPU that it holds."},
+    [RENDER_ATTRIBUTION_INFO] = {
+        "podgpu_exporter_attribution_info", TEXT_TYPE_INFO, DEVICE ",method",
+        "How use of the GPU is given to containers: exclusive (one holds it), process (by process), held (shared, and nobody knows who did what) or none."},
+    [RENDER_POD_INFO] = {
+        "podgpu_pod_info", TEXT_TYPE_INFO, "namespace,pod,pod_uid,owner_kind,owner_name",
+        "Who owns a pod that holds or uses a GPU."},
+    [RENDER_NODE_ALLOCATABLE] = {
+        "podgpu_node_gpu_allocatable", TEXT_TYPE_GAUGE, "hostname,resource",
+        "Devices of the resource that the node offers."},
+    [RENDER_NODE_ALLOCATED] = {
+        "podgpu_node_gpu_allocated", TEXT_TYPE_GAUGE, "hostname,resource",
+        "Devices of the resource that containers hold."},
+    [RENDER_NODE_IDLE] = {
+        "podgpu_node_gpu_idle_allocated", TEXT_TYPE_GAUGE, "hostname,resource",
+        "Devices of the resource that containers hold and none of them has used for --idle-after."},
     [RENDER_BUILD_INFO] = {
         "podgpu_exporter_build_info", TEXT_TYPE_INFO, "version,revision",
         "Which podgpu-exporter this is."},
@@ -92,6 +168,36 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_ATTRIBUTION_ROWS] = {
         "podgpu_exporter_attribution_rows", TEXT_TYPE_GAUGE, "",
         "Device ids held by containers, as the kubelet lists them."},
+    [RENDER_LEDGER_INTERVALS] = {
+        "podgpu_exporter_ledger_intervals_total", TEXT_TYPE_COUNTER, "",
+        "Intervals of time that were booked to containers, over all GPUs."},
+    [RENDER_LEDGER_SCALED] = {
+        "podgpu_exporter_ledger_scaled_intervals_total", TEXT_TYPE_COUNTER, "",
+        "Intervals in which processes' busy time was more than the GPU's and was scaled down to it."},
+    [RENDER_LEDGER_GAPS] = {
+        "podgpu_exporter_ledger_gaps_total", TEXT_TYPE_COUNTER, "",
+        "Times at which counting began anew, because what came did not follow on what was known."},
+    [RENDER_LEDGER_HOLDER_CHANGES] = {
+        "podgpu_exporter_ledger_holder_changes_total", TEXT_TYPE_COUNTER, "",
+        "Intervals in which a GPU changed hands, which are unattributed."},
+    [RENDER_LEDGER_REFUSED] = {
+        "podgpu_exporter_ledger_refused_total", TEXT_TYPE_COUNTER, "",
+        "Containers over the ceiling and facts out of order that were not taken."},
+    [RENDER_LEDGER_EARLY_ENDED] = {
+        "podgpu_exporter_ledger_ended_early_total", TEXT_TYPE_COUNTER, "",
+        "Ended containers whose counters went before --ended-pod-linger, for want of room."},
+    [RENDER_PROCESSES] = {
+        "podgpu_exporter_processes", TEXT_TYPE_GAUGE, "kind",
+        "Processes on GPUs: of pods, of the host, of nobody who is known."},
+    [RENDER_PROCESS_VIEW_INFO] = {
+        "podgpu_exporter_process_view_info", TEXT_TYPE_INFO, "view",
+        "Whether pids of other containers can be had: host (yes), private (no: hostPID is missing) or unknown."},
+    [RENDER_UNNAMED_PODS] = {
+        "podgpu_exporter_unnamed_pods", TEXT_TYPE_GAUGE, "",
+        "Pods that run on GPUs and whose names are not known."},
+    [RENDER_ATTRIBUTION_DISAGREEMENTS] = {
+        "podgpu_exporter_attribution_disagreements", TEXT_TYPE_GAUGE, "",
+        "GPUs that one container holds and another one uses."},
     [RENDER_POD_METADATA_UP] = {
         "podgpu_exporter_pod_metadata_up", TEXT_TYPE_GAUGE, "",
         "Whether pods are listed and watched at the API server (1) or not (0); while not, labels stay as they were."},

@@ -108,6 +108,14 @@ static void each_flag_keeps_its_names_and_default(void **state)
         {"source-path", NULL, "PODGPU_EXPORTER_SOURCE_PATH", ""},
         {"kmsg-path", NULL, "PODGPU_EXPORTER_KMSG_PATH", "/dev/kmsg"},
         {"call-deadline", NULL, "PODGPU_EXPORTER_CALL_DEADLINE", "10s"},
+        {"ended-pod-linger", NULL, "PODGPU_EXPORTER_ENDED_POD_LINGER", "5m"},
+        {"idle-after", NULL, "PODGPU_EXPORTER_IDLE_AFTER", "5m"},
+        {"proc-path", NULL, "PODGPU_EXPORTER_PROC_PATH", "/proc"},
+        {"pod-log-path", NULL, "PODGPU_EXPORTER_POD_LOG_PATH", "/var/log"},
+        {"pods-api-socket", NULL, "PODGPU_EXPORTER_PODS_API_SOCKET",
+         "/var/lib/kubelet/pods-api/pods-api.sock"},
+        {"pod-owners", NULL, "PODGPU_EXPORTER_POD_OWNERS", NULL},
+        {"doctor", NULL, "PODGPU_EXPORTER_DOCTOR", NULL},
         {"switch-id-quirk", NULL, "PODGPU_EXPORTER_SWITCH_ID_QUIRK", NULL},
     };
     assert_int_equal(exporter_option_table.count, ARRAY_SIZE(frozen));
@@ -219,6 +227,9 @@ static void mistakes_name_flag_variable_found_and_expected(void **state)
          "--call-deadline (PODGPU_EXPORTER_CALL_DEADLINE): expected 100ms to 10m, found 99 ms"},
         {"--call-deadline=601s",
          "--call-deadline (PODGPU_EXPORTER_CALL_DEADLINE): expected 100ms to 10m, found 601000 ms"},
+        {"--ended-pod-linger=25h",
+         "--ended-pod-linger (PODGPU_EXPORTER_ENDED_POD_LINGER): expected at most 24h, found "
+         "90000 s"},
         {"--collect-interval=0",
          "--collect-interval: expected a whole number from 1 to 86400000, found '0'"},
         {"--max-concurrent-scrapes=0",
