@@ -19,7 +19,8 @@ void dra_free(struct dra *d);
 // counted); -ENOMEM.
 int must_use dra_put(struct dra *d, struct sv key, const struct json_node *slice);
 void dra_delete(struct dra *d, struct sv key);
-uint64_t dra_version(const struct dra *d); // another number when the answer to a question may differ
+uint64_t
+dra_version(const struct dra *d); // another number when the answer to a question may differ
 
 struct dra_device {
     enum dra_kind {

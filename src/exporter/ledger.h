@@ -39,7 +39,8 @@ struct ledger;
 
 struct ledger_options {
     uint64_t linger_ns; // how long an ended container's counters stay
-    uint64_t idle_ppm;  // busy below this share of an interval counts as idle; 0: any busy time ends idleness
+    uint64_t idle_ppm; // busy below this share of an interval counts as idle; 0: any busy time ends
+                       // idleness
 };
 int must_use ledger_new(const struct ledger_options *o, struct ledger **out);
 void ledger_free(struct ledger *l);
@@ -48,9 +49,10 @@ void ledger_free(struct ledger *l);
 
 struct ledger_device_info { // strings borrowed for the call
     const char *uuid;
-    uint32_t board; // place in this list; its own: a board
-    bool has_instances;      // board under MIG: energy only
-    uint32_t slices, total_slices; // instance: compute slices of the board's; 0: unknown, taken as 1/1
+    uint32_t board;     // place in this list; its own: a board
+    bool has_instances; // board under MIG: energy only
+    uint32_t slices,
+        total_slices; // instance: compute slices of the board's; 0: unknown, taken as 1/1
 };
 // The whole list, boards before their instances. Devices that are not in it any more are away:
 // their containers end. Places below mean this list. 0, -ENOMEM (then as before).
@@ -137,7 +139,8 @@ struct ledger_device {
     bool has_energy, has_memory;
     uint64_t busy_us, unattributed_busy_us, ended_busy_us;
     uint64_t energy_uj, unattributed_energy_uj, ended_energy_uj; // boards
-    uint64_t memory_used, memory_total, unattributed_memory; // used: max(driver's, sum of processes)
+    uint64_t memory_used, memory_total,
+        unattributed_memory; // used: max(driver's, sum of processes)
     enum ledger_method method;
     uint64_t samples[LEDGER_BUCKETS]; // how many samples fell into each bucket (not cumulative)
     uint64_t samples_ppm;             // their sum
@@ -147,18 +150,19 @@ const struct ledger_device *ledger_device_at(const struct ledger *l, size_t plac
 
 struct ledger_account { // of a container on a device
     uint32_t device, container;
-    bool live;      // holds or runs on it; false: ended, counters frozen
+    bool live; // holds or runs on it; false: ended, counters frozen
     bool holds;
-    bool has_busy;  // it has had evidence of busy time
-    bool has_memory; // live, and evidence of memory
+    bool has_busy;      // it has had evidence of busy time
+    bool has_memory;    // live, and evidence of memory
     bool has_processes; // live, and who runs is known
-    uint64_t share_ppm;    // live
+    uint64_t share_ppm; // live
     uint64_t allocated_us;
     uint64_t busy_us;
     uint64_t energy_uj;
     uint64_t memory_bytes;
     uint32_t processes;
-    uint64_t idle_since_ns; // live, has_busy: end of the last interval with busy time, else when it began
+    uint64_t idle_since_ns; // live, has_busy: end of the last interval with busy time, else when it
+                            // began
 };
 // In order of device, then of first appearance; ended ones of the linger among them.
 size_t ledger_account_count(const struct ledger *l);
@@ -170,7 +174,7 @@ uint64_t ledger_layout(const struct ledger *l);
 
 struct ledger_stats {
     uint64_t intervals, scaled, gaps, holder_changes; // booked; with shares scaled to B; rebased
-    uint64_t refused; // containers over the ceiling, or facts out of order
+    uint64_t refused;     // containers over the ceiling, or facts out of order
     uint64_t early_ended; // lingering ones folded early: LIMIT_LEDGER_ENDED
 };
 void ledger_get_stats(const struct ledger *l, struct ledger_stats *out);

@@ -7,8 +7,7 @@ void frame_usage_open(const struct frame_usage *head, struct frame *out)
 {
     out->as.usage.head = head;
     out->as.usage.devices = (const struct frame_usage_device *)(head + 1);
-    out->as.usage.spans =
-        (const struct frame_usage_span *)(out->as.usage.devices + head->count);
+    out->as.usage.spans = (const struct frame_usage_span *)(out->as.usage.devices + head->count);
     out->as.usage.shares = (const struct frame_usage_share *)(out->as.usage.spans + head->spans);
     out->as.usage.processes =
         (const struct frame_usage_process *)(out->as.usage.shares + head->shares);
@@ -61,8 +60,7 @@ const char *frame_usage_check(const struct frame_usage *head, size_t bytes, uint
         if (d->spans > head->spans - spans || d->shares > head->shares - shares ||
             d->processes > head->processes - processes)
             return "usage: counts";
-        const char *wrong =
-            check_device(d, f.as.usage.spans + spans, f.as.usage.shares + shares);
+        const char *wrong = check_device(d, f.as.usage.spans + spans, f.as.usage.shares + shares);
         if (wrong)
             return wrong;
         spans += d->spans;

@@ -24,10 +24,10 @@ struct pod_record {
     struct sv owner_kind, owner_name; // the controller; a ReplicaSet of a Deployment is the
                                       // Deployment (label pod-template-hash), empty: none
     struct pod_record_label *labels;
-    size_t label_count; // <= LIMIT_POD_RECORD_LABELS
+    size_t label_count;                      // <= LIMIT_POD_RECORD_LABELS
     struct pod_record_container *containers; // app, init and ephemeral ones with a status
-    size_t container_count; // <= LIMIT_POD_RECORD_CONTAINERS
-    struct pod_record_claim { // resourceClaimStatuses
+    size_t container_count;                  // <= LIMIT_POD_RECORD_CONTAINERS
+    struct pod_record_claim {                // resourceClaimStatuses
         struct sv name, claim;
     } * claims;
     size_t claim_count;

@@ -30,5 +30,6 @@ struct pods_api_stats {
 int must_use pods_api_new(struct loop *l, const struct pods_api_config *config,
                           struct pods_api **out);
 void pods_api_get_stats(const struct pods_api *p, struct pods_api_stats *out);
-void pods_api_kick(struct pods_api *p); // a pod that is not known was seen: ask now, 200 ms apart at least
+void pods_api_kick(
+    struct pods_api *p); // a pod that is not known was seen: ask now, 200 ms apart at least
 void pods_api_free(struct pods_api *p);

@@ -26,8 +26,8 @@
 struct nvml_usage_device; // running state of a device, by UUID
 
 struct nvml_usage {
-    uint64_t period_ns; // 0: not wanted
-    uint64_t due_ns;    // UINT64_MAX: never
+    uint64_t period_ns;                // 0: not wanted
+    uint64_t due_ns;                   // UINT64_MAX: never
     struct nvml_usage_device *devices; // owned
     size_t device_count;
     int64_t wall_ahead_ns; // CLOCK_REALTIME less CLOCK_MONOTONIC at the last pass
