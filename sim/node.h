@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x31656e6f6d697301)
-#define SIM_LAYOUT 3u
+#define SIM_LAYOUT 4u
 
 #define SIM_MAX_GPUS 16u
 #define SIM_MAX_SEGMENTS 16384u // of signals
@@ -156,12 +156,13 @@ struct sim_instance {
     uint32_t gi, ci; // NVML ids
     uint32_t slot;   // index for nvmlDeviceGetMigDeviceHandleByIndex
     uint32_t gi_slices, ci_slices;
-    uint32_t profile; // string "1g.10gb"
-    uint32_t uuid;    // string "MIG-..."
-    uint32_t profile_id;
-    uint32_t placement;
+    uint32_t profile;                   // string "1g.10gb"
+    uint32_t uuid;                      // string "MIG-..."
+    uint32_t profile_id;                // of the GPU instance, as drivers number them: 19 is 1g
+    uint32_t placement, placement_size; // in memory slices
     uint32_t multiprocessors;
     uint32_t engines; // copy engines
+    uint32_t reserved;
     int64_t memory_bytes;
     int64_t from_ns;
     _Atomic int64_t until_ns;
@@ -427,12 +428,17 @@ int64_t sim_process_load_ppm(const struct sim_node *n, uint32_t process, int64_t
 sim_wide sim_process_load_integral(const struct sim_node *n, uint32_t process, int64_t from,
                                    int64_t to);
 // Busy time in [from, to), microseconds, cut. gi SIM_NONE: the whole GPU.
+// The number of the last window of that length that is complete at t: it ends at number * window.
+int64_t sim_window_at(int64_t t, int64_t window_ns);
 int64_t sim_busy_us(const struct sim_node *n, uint32_t gpu, uint32_t gi, int64_t from, int64_t to);
 int64_t sim_process_busy_us(const struct sim_node *n, uint32_t process, int64_t from, int64_t to);
 // A process's part of an engine's percent over [from, to), cut to a whole one; gpu_percent: its own
 // load.
 int64_t sim_process_percent(const struct sim_node *n, uint32_t process, enum sim_field field,
                             int64_t from, int64_t to);
+// The same of the integral of a load on a GPU, whoever's.
+int64_t sim_load_percent(const struct sim_node *n, uint32_t gpu, enum sim_field field,
+                         sim_wide load, int64_t from, int64_t to);
 // Means over [from, to), for ctypes: a gauge's value, a counter's growth per second. NaN when it
 // has none.
 double sim_mean(const struct sim_node *n, uint32_t gpu, enum sim_field field, int64_t from,

@@ -24,8 +24,8 @@ EVENT_KMSG = 2
 class Instance(ctypes.Structure):
     _fields_ = [("gpu", c_uint32), ("gi", c_uint32), ("ci", c_uint32), ("slot", c_uint32), ("gi_slices", c_uint32),
                 ("ci_slices", c_uint32), ("profile", c_uint32), ("uuid", c_uint32), ("profile_id", c_uint32),
-                ("placement", c_uint32), ("multiprocessors", c_uint32), ("engines", c_uint32),
-                ("memory_bytes", c_int64), ("from_ns", c_int64), ("until_ns", c_int64)]
+                ("placement", c_uint32), ("placement_size", c_uint32), ("multiprocessors", c_uint32), ("engines", c_uint32),
+                ("reserved", c_uint32), ("memory_bytes", c_int64), ("from_ns", c_int64), ("until_ns", c_int64)]
 
 
 class Process(ctypes.Structure):
@@ -238,7 +238,7 @@ class Node:
         t = self.now() if t is None else t
         return [{"index": index, "gpu": row.gpu, "gi": row.gi, "ci": row.ci, "slot": row.slot,
                  "slices": row.gi_slices, "profile": self.string(row.profile), "uuid": self.string(row.uuid),
-                 "memory_bytes": row.memory_bytes}
+                 "memory_bytes": row.memory_bytes, "profile_id": row.profile_id, "placement": row.placement}
                 for index, row in self._rows(self._lib.sim_get_instance, Instance) if row.from_ns <= t < row.until_ns]
 
     def processes(self, t=None):

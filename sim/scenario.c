@@ -72,11 +72,14 @@ static int prepare(struct compile *c)
         enum sim_field field;
         int64_t value;
     } defaults[] = {
-        {SIM_DRIVER_INIT, 0},    {SIM_DRIVER_UNKNOWN_FIELDS, 0}, {SIM_KUBELET_DOWN, 0},
-        {SIM_KUBELET_SHORT, 0},  {SIM_KUBELET_LIMITED, 0},       {SIM_KUBELET_BURST, 10},
-        {SIM_KUBELET_RATE, 100}, {SIM_KUBELET_DELAY, 0},         {SIM_KUBELET_SILENT, 0},
-        {SIM_KUBELET_V1, 1},     {SIM_KUBELET_V1ALPHA1, 1},      {SIM_KUBELET_PAD, 0},
-        {SIM_DCGM_EMBEDDED, 0},  {SIM_DCGM_PROFILING, 0},        {SIM_DCGM_SLOW_CONNECT, 0},
+        {SIM_DRIVER_INIT, 0},         {SIM_DRIVER_UNKNOWN_FIELDS, 0}, {SIM_KUBELET_DOWN, 0},
+        {SIM_KUBELET_SHORT, 0},       {SIM_KUBELET_LIMITED, 0},       {SIM_KUBELET_BURST, 10},
+        {SIM_KUBELET_RATE, 100},      {SIM_KUBELET_DELAY, 0},         {SIM_KUBELET_SILENT, 0},
+        {SIM_KUBELET_V1, 1},          {SIM_KUBELET_V1ALPHA1, 1},      {SIM_KUBELET_PAD, 0},
+        {SIM_KUBELET_ALLOCATABLE, 1}, {SIM_KUBELET_DRA, 1},           {SIM_KUBELET_COMPLETED, 0},
+        {SIM_KUBELET_PODS_API, 0},    {SIM_PROCESS_LAG, 0},           {SIM_PROCESS_UTILIZATION, 1},
+        {SIM_MPS_HIDDEN, 0},          {SIM_DCGM_EMBEDDED, 0},         {SIM_DCGM_PROFILING, 0},
+        {SIM_DCGM_SLOW_CONNECT, 0},
     };
     struct sim_node *n = c->n;
     for (uint32_t i = 0; i <= SIM_MAX_GPUS; i++)

@@ -130,7 +130,8 @@ void compile_clear_gpu(struct sim_gpu *g)
 // Signals every GPU has unless it says otherwise.
 static int default_signals(struct compile *c, uint32_t gpu)
 {
-    static const enum sim_field zero[] = {SIM_LOST, SIM_RESET_REQUIRED, SIM_NO_PERMISSION};
+    static const enum sim_field zero[] = {SIM_LOST,        SIM_RESET_REQUIRED, SIM_NO_PERMISSION,
+                                          SIM_SAMPLES_LAG, SIM_SAMPLES_LOST,   SIM_UNHEALTHY};
     struct sim_segment s = {0};
     int rc = 0;
     for (size_t i = 0; i < ARRAY_SIZE(zero) && rc == 0; i++)

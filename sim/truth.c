@@ -323,6 +323,12 @@ static sim_wide mean_micro(const struct sim_node *n, uint32_t gpu, enum sim_fiel
     return gauge_integral(n, gpu, field, from, to) / (to - from);
 }
 
+int64_t sim_window_at(int64_t t, int64_t window_ns)
+{
+    int64_t rest;
+    return floor_div(t, window_ns, &rest);
+}
+
 static sim_wide window_micro(const struct sim_node *n, uint32_t gpu, enum sim_field field,
                              int64_t t)
 {
@@ -431,15 +437,22 @@ double sim_instance_mean(const struct sim_node *n, uint32_t gpu, uint32_t gi, en
     return (double)sum / 1e6 / (double)(to - from);
 }
 
-int64_t sim_process_percent(const struct sim_node *n, uint32_t process, enum sim_field field,
-                            int64_t from, int64_t to)
+int64_t sim_load_percent(const struct sim_node *n, uint32_t gpu, enum sim_field field,
+                         sim_wide load, int64_t from, int64_t to)
 {
-    uint32_t at = segment_at(n, n->processes[process].gpu, field, to);
+    uint32_t at = segment_at(n, gpu, field, to);
     int64_t full = at == SIM_NONE || n->segments[at].status != 0 ? 0 : n->segments[at].slope;
     if (field == SIM_GPU_UTIL)
         full = 100 * SIM_PPM;
-    sim_wide load = sim_process_load_integral(n, process, from, to);
-    return (int64_t)(load * full / SIM_PPM / (to - from) / 1000000);
+    sim_wide whole = (sim_wide)SIM_PPM * (to - from);
+    return (int64_t)((load < whole ? load : whole) * full / SIM_PPM / (to - from) / 1000000);
+}
+
+int64_t sim_process_percent(const struct sim_node *n, uint32_t process, enum sim_field field,
+                            int64_t from, int64_t to)
+{
+    return sim_load_percent(n, n->processes[process].gpu, field,
+                            sim_process_load_integral(n, process, from, to), from, to);
 }
 
 // --- Memory and states ---

@@ -85,6 +85,11 @@ nvmlReturn_t call_u64(const struct call *c, enum sim_field field, unsigned long 
 // there is none.
 nvmlReturn_t copy_text(char *out, unsigned int bytes, const char *text);
 
+// Whether MPS hides this client (driver.mps_hidden); whether this is a server that stands for
+// hidden ones (utilization.c).
+bool double_is_hidden(const struct call *c, const struct sim_process *p);
+bool double_is_mps_server(const struct call *c, uint32_t process);
+
 struct sim_node *double_node(void); // NULL while the library isn't open
 int64_t double_opened_at(void);     // scenario time of the first nvmlInit
 nvmlDevice_t double_gpu_handle(uint32_t gpu);

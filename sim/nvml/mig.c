@@ -153,14 +153,15 @@ API(nvmlGpuInstanceGetInfo, nvmlGpuInstance_t gi, nvmlGpuInstanceInfo_t *info)
     *info = (nvmlGpuInstanceInfo_t){.device = double_gpu_handle(x->gpu),
                                     .id = x->gi,
                                     .profileId = x->profile_id,
-                                    .placement = {x->placement, x->gi_slices}};
+                                    .placement = {x->placement, x->placement_size}};
     return OK;
 }
 
 // Profiles by their index: slices 1, 2, 3, 4 and 7, with the memory that the GPU's slices have.
-static nvmlReturn_t profile_slices(const struct call *c, unsigned int profile, unsigned int *slices)
+static nvmlReturn_t profile_slices(const struct call *c, unsigned int profile, unsigned int *slices,
+                                   unsigned int *id)
 {
-    static const unsigned int known[] = {1, 2, 3, 4, 7};
+    static const unsigned int known[] = {1, 2, 3, 4, 7}, ids[] = {19, 14, 9, 5, 0};
     if (!call_gpu(c)->mig_capable)
         return NOT_SUPPORTED;
     if (profile >= 13)
@@ -168,6 +169,7 @@ static nvmlReturn_t profile_slices(const struct call *c, unsigned int profile, u
     if (profile >= sizeof(known) / sizeof(known[0]))
         return NOT_SUPPORTED;
     *slices = known[profile];
+    *id = ids[profile];
     return OK;
 }
 
@@ -192,13 +194,13 @@ static unsigned long long profile_memory(const struct call *c, unsigned int slic
 static nvmlReturn_t profile_v3(const struct call *c, unsigned int profile,
                                nvmlGpuInstanceProfileInfo_v3_t *out)
 {
-    unsigned int slices;
-    nvmlReturn_t code = profile_slices(c, profile, &slices);
+    unsigned int slices, id;
+    nvmlReturn_t code = profile_slices(c, profile, &slices, &id);
     if (code != OK)
         return code;
     unsigned int total = call_gpu(c)->total_slices ? call_gpu(c)->total_slices : 7;
     *out = (nvmlGpuInstanceProfileInfo_v3_t){.version = out->version,
-                                             .id = profile,
+                                             .id = id,
                                              .sliceCount = slices,
                                              .instanceCount = total / slices,
                                              .multiprocessorCount =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs on a device: the process lists in their three generations, and each process's share.
+// Who runs on a device: the process lists in their three generations.
+// Where MPS hides its clients, its server stands for them, with their memory.
 #include "double.h"
 
 #include <string.h>
@@ -18,19 +19,37 @@ static bool on_device(const struct call *c, const struct sim_process *p)
     return !call_is_mig(c) || p->instance == c->instance;
 }
 
+// A row's memory: all ones where the driver doesn't know it.
+static unsigned long long row_memory(const struct call *c, uint32_t process)
+{
+    const struct sim_process *p = &c->node->processes[process];
+    if (p->memory_bytes < 0 || !double_is_mps_server(c, process))
+        return (unsigned long long)p->memory_bytes;
+    int64_t sum = p->memory_bytes;
+    for (uint32_t i = call_gpu(c)->processes; i != SIM_NONE;
+         i = c->node->processes[i].next_on_gpu) {
+        const struct sim_process *client = &c->node->processes[i];
+        if (double_is_hidden(c, client) && client->memory_bytes > 0 &&
+            sim_process_alive(c->node, i, c->t))
+            sum += client->memory_bytes;
+    }
+    return (unsigned long long)sum;
+}
+
 static void collect(const struct call *c, uint32_t types, struct rows *out)
 {
     out->count = 0;
     for (uint32_t i = call_gpu(c)->processes; i != SIM_NONE && out->count < MAX_ROWS;
          i = c->node->processes[i].next_on_gpu) {
         const struct sim_process *p = &c->node->processes[i];
-        if ((p->type & types) == 0 || !on_device(c, p) || !sim_process_alive(c->node, i, c->t))
+        if ((p->type & types) == 0 || !on_device(c, p) || double_is_hidden(c, p) ||
+            !sim_process_alive(c->node, i, c->t))
             continue;
         const struct sim_instance *x =
             p->instance == SIM_NONE ? NULL : &c->node->instances[p->instance];
         out->row[out->count++] = (nvmlProcessInfo_v2_t){
             .pid = p->pid,
-            .usedGpuMemory = (unsigned long long)p->memory_bytes, // -1: all ones, not available
+            .usedGpuMemory = row_memory(c, i),
             .gpuInstanceId = x ? x->gi : NO_INSTANCE,
             .computeInstanceId = x ? x->ci : NO_INSTANCE,
         };
@@ -100,100 +119,4 @@ API(nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t device, nvmlProcessDetai
                                      .computeInstanceId = r.row[i].computeInstanceId};
     }
     return OK;
-}
-
-// --- Utilisation per process: one sample a process and window, from the newest complete window ---
-
-static unsigned int share(const struct call *c, uint32_t process, enum sim_field field,
-                          int64_t from, int64_t to)
-{
-    return (unsigned int)sim_process_percent(c->node, process, field, from, to);
-}
-
-static nvmlReturn_t process_window(const struct call *c, unsigned long long last_seen,
-                                   int64_t *from, int64_t *to, unsigned long long *stamp)
-{
-    if (call_is_mig(c) || call_mig_enabled(c))
-        return NOT_SUPPORTED;
-    int64_t window = call_gpu(c)->window_ns;
-    *to = c->t / window * window;
-    *from = *to - window;
-    *stamp = (unsigned long long)sim_wall_us(c->node, *to);
-    return *stamp > last_seen ? OK : NOT_FOUND;
-}
-
-static bool ran_in(const struct sim_node *n, uint32_t process, int64_t from, int64_t to)
-{
-    const struct sim_process *p = &n->processes[process];
-    return p->start_ns < to && atomic_load(&p->end_ns) > from;
-}
-
-static unsigned int count_running(const struct call *c, int64_t from, int64_t to)
-{
-    unsigned int count = 0;
-    for (uint32_t i = call_gpu(c)->processes; i != SIM_NONE; i = c->node->processes[i].next_on_gpu)
-        count += ran_in(c->node, i, from, to);
-    return count;
-}
-
-API(nvmlDeviceGetProcessUtilization, nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
-    unsigned int *count, unsigned long long last_seen)
-{
-    CALL_DEVICE(device);
-    int64_t from, to;
-    unsigned long long stamp;
-    NEED(count);
-    nvmlReturn_t code = process_window(&c, last_seen, &from, &to, &stamp);
-    if (code != OK)
-        return code;
-    unsigned int have = count_running(&c, from, to), room = *count, k = 0;
-    *count = have;
-    if (!samples || room < have)
-        return have == 0 ? NOT_FOUND : INSUFFICIENT_SIZE;
-    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have;
-         i = c.node->processes[i].next_on_gpu) {
-        if (!ran_in(c.node, i, from, to))
-            continue;
-        samples[k++] =
-            (nvmlProcessUtilizationSample_t){.pid = c.node->processes[i].pid,
-                                             .timeStamp = stamp,
-                                             .smUtil = share(&c, i, SIM_GPU_UTIL, from, to),
-                                             .memUtil = share(&c, i, SIM_MEM_UTIL, from, to),
-                                             .encUtil = share(&c, i, SIM_ENC_UTIL, from, to),
-                                             .decUtil = share(&c, i, SIM_DEC_UTIL, from, to)};
-    }
-    return have == 0 ? NOT_FOUND : OK;
-}
-
-API(nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t device,
-    nvmlProcessesUtilizationInfo_v1_t *info)
-{
-    CALL_DEVICE(device);
-    int64_t from, to;
-    unsigned long long stamp;
-    NEED(info);
-    if (info->version != VERSION_OF(nvmlProcessesUtilizationInfo_v1_t, 1))
-        return ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t code = process_window(&c, info->lastSeenTimeStamp, &from, &to, &stamp);
-    if (code != OK)
-        return code;
-    unsigned int have = count_running(&c, from, to), room = info->processSamplesCount, k = 0;
-    info->processSamplesCount = have;
-    if (!info->procUtilArray || room < have)
-        return have == 0 ? NOT_FOUND : INSUFFICIENT_SIZE;
-    for (uint32_t i = call_gpu(&c)->processes; i != SIM_NONE && k < have;
-         i = c.node->processes[i].next_on_gpu) {
-        if (!ran_in(c.node, i, from, to))
-            continue;
-        info->procUtilArray[k++] =
-            (nvmlProcessUtilizationInfo_v1_t){.timeStamp = stamp,
-                                              .pid = c.node->processes[i].pid,
-                                              .smUtil = share(&c, i, SIM_GPU_UTIL, from, to),
-                                              .memUtil = share(&c, i, SIM_MEM_UTIL, from, to),
-                                              .encUtil = share(&c, i, SIM_ENC_UTIL, from, to),
-                                              .decUtil = share(&c, i, SIM_DEC_UTIL, from, to),
-                                              .jpgUtil = share(&c, i, SIM_JPG_UTIL, from, to),
-                                              .ofaUtil = share(&c, i, SIM_OFA_UTIL, from, to)};
-    }
-    return have == 0 ? NOT_FOUND : OK;
 }

@@ -275,6 +275,13 @@ static nvmlReturn_t find_ring(int type, struct ring *out)
     return OK;
 }
 
+// Every k-th entry of the ring is missing, by its number since t = 0.
+static bool entry_lost(const struct call *c, int64_t number)
+{
+    int64_t every = sim_truth_or_zero(c->node, c->gpu, SIM_SAMPLES_LOST, c->t);
+    return every > 0 && number % every == 0;
+}
+
 // One sample a window, stamped at its end; the value is the window's mean. Oldest first, newer than
 // last_seen only.
 API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last_seen,
@@ -298,12 +305,13 @@ API(nvmlDeviceGetSamples, nvmlDevice_t device, int type, unsigned long long last
         *count = RING;
         return OK;
     }
-    int64_t newest = c.t / window;
+    int64_t lag = sim_truth_or_zero(c.node, c.gpu, SIM_SAMPLES_LAG, c.t) * 1000000;
+    int64_t newest = sim_window_at(c.t - lag, window);
     unsigned int filled = 0;
     for (int64_t k = newest - RING + 1; k <= newest && filled < *count; k++) {
         unsigned long long stamp = (unsigned long long)sim_wall_us(c.node, k * window);
         sim_wide sum;
-        if (stamp <= last_seen ||
+        if (stamp <= last_seen || entry_lost(&c, k) ||
             sim_integral(c.node, c.gpu, ring.field, (k - 1) * window, k * window, &sum) != 0)
             continue;
         samples[filled] = (nvmlSample_t){.timeStamp = stamp};

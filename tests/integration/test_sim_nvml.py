@@ -298,7 +298,17 @@ def test_clients_of_mps_have_a_list_of_their_own():
         assert {r["pid"]: r["usedGpuMemory"] >> 20 for r in rows} == {8101: 6000, 8102: 4000}
         assert reader.ask("nvmlDeviceGetUtilizationRates(h[0]).gpu") == 80
         rows = reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")
-        assert {r["pid"]: r["smUtil"] for r in rows} == {8100: 0, 8101: 60, 8102: 50}
+        assert sorted({(r["pid"], r["smUtil"]) for r in rows}) == [(8101, 60), (8102, 50)]
+
+
+def test_where_mps_hides_its_clients_its_server_stands_for_them():
+    with On("mps", at=10) as (node, reader):
+        node.set("driver.mps_hidden", 1)
+        assert reader.ask("nvmlDeviceGetMPSComputeRunningProcesses_v3(h[0])") == []
+        rows = reader.ask("nvmlDeviceGetComputeRunningProcesses_v3(h[0])")
+        assert [(r["pid"], r["usedGpuMemory"] >> 20) for r in rows] == [(8100, 10030)]
+        rows = reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")
+        assert len(rows) == 30 and {(r["pid"], r["smUtil"]) for r in rows} == {(8100, 100)}  # 0.6 and 0.5 at a time
 
 
 def test_the_clock_runs_at_the_rate_it_was_given():
@@ -316,22 +326,67 @@ def test_a_short_list_gets_the_size_it_needs():
                           "(c.c_uint(2), (c_nvmlProcessInfo_v3_t * 2)())") == [7, 3]
 
 
-def test_a_process_has_its_share_of_the_last_window():
+def test_a_process_has_a_share_of_each_window_since_the_last_seen_one():
     with On("timeslice", at=25.5) as (node, reader):
-        window, t = NS, int(25.5 * NS)
-        start = t // window * window - window
-        want = {p["pid"]: node.node.process_busy_us(p["pid"], start, start + window) // 10000 for p in node.node.processes()}
-        assert want == {6101: 50, 6102: 20, 6103: 2, 6999: 5}
+        processes = [6101, 6102, 6103, 6999]
+
+        def share(pid, end):
+            return node.node.process_busy_us(pid, (end - 1) * NS, end * NS) // 10000
+        assert [share(pid, 25) for pid in processes] == [50, 20, 2, 5]
         rows = reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")
-        assert {r["pid"]: r["smUtil"] for r in rows} == want
-        assert {r["pid"]: r["decUtil"] for r in rows} == {6101: 10, 6102: 4, 6103: 0, 6999: 1}
-        stamp = rows[0]["timeStamp"]
+        stamp = rows[-1]["timeStamp"]
+        ends = {stamp - back * 1000000: 25 - back for back in range(5)}
+        assert [r["timeStamp"] for r in rows] == sorted(r["timeStamp"] for r in rows)
+        assert {(r["pid"], ends[r["timeStamp"]], r["smUtil"]) for r in rows} == \
+            {(pid, end, share(pid, end)) for pid in processes for end in range(21, 26)}
+        assert {r["pid"]: r["decUtil"] for r in rows[-4:]} == {6101: 10, 6102: 4, 6103: 0, 6999: 1}
         assert reader.code(f"nvmlDeviceGetProcessUtilization(h[0], {stamp})") == 6
-        node.advance(1)
-        assert {r["timeStamp"] for r in reader.ask(f"nvmlDeviceGetProcessUtilization(h[0], {stamp})")} == {stamp + 1000000}
+        node.advance(2)
+        rows = reader.ask(f"nvmlDeviceGetProcessUtilization(h[0], {stamp})")
+        assert [r["timeStamp"] - stamp for r in rows] == [1000000] * 4 + [2000000] * 4
     with On("h100x8", at=10) as (_, reader):
         rows = reader.ask("nvmlDeviceGetProcessesUtilizationInfo(h[4], 0)")
-        assert [(r["pid"], r["smUtil"], r["memUtil"], r["jpgUtil"]) for r in rows] == [(4204, 25, 13, 0)]
+        assert [(r["pid"], r["smUtil"], r["memUtil"], r["jpgUtil"]) for r in rows] == [(4204, 25, 13, 0)] * 50
+
+
+def test_who_was_idle_has_no_share_and_nobody_is_not_found():
+    with On("timeslice", at=25.5) as (node, reader):
+        for pid in (6102, 6103, 6999):
+            node.set(f"process.{pid}.load", 0)
+        node.advance(10)
+        assert {r["pid"] for r in reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")} == {6101}
+        node.set("process.6101.load", "0.009")  # cut to 0
+        node.advance(10)
+        assert reader.code("nvmlDeviceGetProcessUtilization(h[0], 0)") == 6
+
+
+def test_shares_come_late_or_not_at_all_when_the_scenario_says_so():
+    with On("timeslice", at=25.5) as (node, reader):
+        def newest():
+            return reader.ask("nvmlDeviceGetProcessUtilization(h[0], 0)")[-1]["timeStamp"]
+        punctual = newest()
+        node.set("driver.process_lag_ms", 500)
+        assert newest() == punctual
+        node.set("driver.process_lag_ms", 501)
+        assert newest() == punctual - 1000000
+        node.set("driver.process_utilization", 0)
+        assert reader.code("nvmlDeviceGetProcessUtilization(h[0], 0)") == 6
+        node.set("driver.process_utilization", "error4")
+        assert reader.code("nvmlDeviceGetProcessUtilization(h[0], 0)") == 4
+
+
+def test_samples_come_late_and_every_kth_is_lost_when_the_scenario_says_so():
+    with On("timeslice", at=200.25) as (node, reader):
+        def stamps():
+            return [s["timeStamp"] // 1000000 for s in reader.ask("nvmlDeviceGetSamples(h[0], 1, 0)")[1]]
+        whole = stamps()
+        node.set("gpu0.samples_lag_ms", 1250)
+        assert stamps() == [s - 1 for s in whole]
+        node.set("gpu0.samples_lag_ms", 1251)
+        assert stamps() == [s - 2 for s in whole]
+        node.set("gpu0.samples_lag_ms", 0)
+        node.set("gpu0.samples_lost", 4)  # 200, 196, ...
+        assert stamps() == [s for s in whole if (whole[-1] - s) % 4 != 0] and len(stamps()) == 90
 
 
 def test_the_drivers_samples_are_the_means_of_its_windows():
@@ -567,7 +622,7 @@ def test_the_walk_over_mig_devices():
         rows = ask("nvmlDeviceGetComputeRunningProcesses_v3(h[0])")
         assert sorted((r["pid"], r["gpuInstanceId"]) for r in rows) == [(5101, 1), (5102, 3), (5103, 7)]
         gi = ask("nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(h[0], 3))")
-        assert (gi["id"], gi["profileId"], gi["placement"]) == (3, 1, {"start": 3, "size": 2})
+        assert (gi["id"], gi["profileId"], gi["placement"]) == (3, 14, {"start": 4, "size": 2})
         profile = ask("nvmlDeviceGetGpuInstanceProfileInfo(h[0], 2)")
         assert (profile["sliceCount"], profile["name"], profile["memorySizeMB"]) == (3, "MIG 3g.40gb", 40960)
         profile = ask("nvmlDeviceGetGpuInstanceProfileInfo(h[0], 4, version=1)")
@@ -586,6 +641,41 @@ def test_what_has_no_meaning_under_mig_is_refused(call):
         assert reader.code(call.format(h="h[0]")) == 3
         assert reader.code(call.format(h="nvmlDeviceGetMigDeviceHandleByIndex(h[0], 0)")) in (2, 3)
         reader.ask(call.format(h="h[1]"))
+
+
+A30 = """driver: {version: 550.90.07}
+models: models.yaml
+gpus: [{model: h100, uuid: GPU-a, bus_id: "00000000:01:00.0", total_slices: 4, mig_slots: 4, mig: "%s",
+        signals: {memory_total_bytes: 24576MiB}}]
+"""
+
+
+@pytest.mark.parametrize("layout, want", [
+    ("7g.80gb", [(0, 0, 8)]),
+    ("3g.40gb,3g.40gb", [(9, 0, 4), (9, 4, 4)]),
+    ("4g.40gb,2g.20gb,1g.10gb", [(5, 0, 4), (14, 4, 2), (19, 6, 1)]),
+    ("1g.10gb+me,1g.20gb,1g.10gb,2g.20gb", [(20, 0, 1), (15, 2, 2), (19, 1, 1), (14, 4, 2)]),
+    ("3g.40gb@4,1g.12gb@2#21", [(9, 4, 4), (21, 2, 1)]),
+])
+def test_instances_have_the_profile_ids_and_places_of_drivers(layout, want):
+    with On("mig") as (node, reader):
+        node.command(f"mig gpu=0 layout={layout}")
+        infos = reader.ask(f"""[nvmlGpuInstanceGetInfo(nvmlDeviceGetGpuInstanceById(h[0], i))
+                               for i in {[x["gi"] for x in node.node.instances()]}]""")
+        got = [(i["profileId"], i["placement"]["start"], i["placement"]["size"]) for i in infos]
+        assert got == want
+        assert [(x["profile_id"], x["placement"]) for x in node.node.instances()] == [w[:2] for w in want]
+
+
+def test_a_gpu_of_four_slices_numbers_its_profiles_otherwise():
+    with On("a30", text=A30 % "2g.12gb,1g.6gb,1g.6gb") as (node, _):
+        assert [(x["profile_id"], x["placement"]) for x in node.node.instances()] == [(5, 0), (14, 2), (14, 3)]
+
+
+def test_gpu_instances_may_be_kept_from_who_has_no_rights():
+    with On("mig") as (node, reader):
+        node.fault("nvmlDeviceGetGpuInstanceById", "return=4")
+        assert reader.code("nvmlDeviceGetGpuInstanceById(h[0], 3)") == 4
 
 
 def test_a_handle_of_an_old_layout_is_not_found_and_the_new_one_is_there():
