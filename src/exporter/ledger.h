@@ -90,10 +90,16 @@ int must_use ledger_add_busy(struct ledger *l, uint32_t device, uint64_t from_ns
 // Busy time of a container's processes (LEDGER_NONE: of nobody who is known).
 int must_use ledger_add_share(struct ledger *l, uint32_t device, uint32_t container,
                               uint64_t from_ns, uint64_t to_ns, uint32_t ppm);
-// All until then was told; a device without spans (has_busy false) has no busy families, one
-// without shares no evidence.
-void ledger_reach(struct ledger *l, uint32_t device, bool has_busy, uint64_t busy_to_ns,
-                  bool has_shares, uint64_t shares_to_ns);
+// A look at the device: what it told reaches until there. A device without spans has no busy
+// families, one without shares no evidence. Looks at a board end intervals while no energy can be
+// read, so boards under MIG are told of too, with their times alone. Tell it after spans and
+// shares.
+struct ledger_reach {
+    uint64_t at_ns; // of the look, as for energy, memory and processes of the same look
+    bool has_busy, has_shares;
+    uint64_t busy_to_ns, shares_to_ns;
+};
+void ledger_reach(struct ledger *l, uint32_t device, const struct ledger_reach *reach);
 int must_use ledger_add_energy(struct ledger *l, uint32_t board, uint64_t at_ns, uint64_t mj);
 void ledger_add_memory(struct ledger *l, uint32_t device, uint64_t at_ns, uint64_t used,
                        uint64_t total);
@@ -111,14 +117,15 @@ int must_use ledger_set_processes(struct ledger *l, uint32_t device, uint64_t at
                                   bool busy_evidence, bool memory_evidence);
 // Process lists cannot be had (any more).
 void ledger_clear_processes(struct ledger *l, uint32_t device, uint64_t at_ns);
-// The device does not answer, or what follows does not join what was: book nothing over it.
+// The device does not answer, or what follows does not join what was: book nothing over it. Told
+// before the facts of the same look.
 void ledger_gap(struct ledger *l, uint32_t device, uint64_t at_ns);
 
 // Books what is complete, ends what lingered long enough. 0, -ENOMEM (nothing is lost: the next
 // call books it).
 int must_use ledger_book(struct ledger *l, uint64_t now_ns);
 
-// --- What stands in it ---
+// --- What stands in it: as of the last ledger_book or ledger_set_devices ---
 
 enum ledger_method {
     LEDGER_METHOD_NONE,      // nobody holds it
