@@ -195,6 +195,60 @@ void text_add_fixed(struct buf *out, uint64_t units, unsigned decimals)
     buf_add(out, digits + whole, len - whole);
 }
 
+// Millionths without trailing zeros: 0.1, 1 or 1.0.
+static void add_bound(struct buf *out, enum text_format f, uint32_t ppm)
+{
+    text_add_fixed(out, ppm, 6);
+    if (out->error)
+        return;
+    size_t least = out->len - 5; // what a float needs: the first decimal
+    while (out->len > least && out->data[out->len - 1] == '0')
+        out->len--;
+    if (f == TEXT_FORMAT_PROMETHEUS && out->len == least && out->data[out->len - 1] == '0')
+        out->len -= 2;
+}
+
+static void begin_histogram_line(struct buf *out, struct sv name, const char *suffix,
+                                 struct sv labels)
+{
+    buf_add_sv(out, name);
+    buf_add_str(out, suffix);
+    buf_add_sv(out, labels);
+}
+
+static void add_bucket(struct buf *out, enum text_format f, const uint32_t *bound, uint64_t count)
+{
+    buf_add_str(out, "le=\"");
+    if (bound)
+        add_bound(out, f, *bound);
+    else
+        buf_add_str(out, "+Inf");
+    buf_add_str(out, "\"} ");
+    buf_add_u64(out, count);
+    buf_add_char(out, '\n');
+}
+
+void text_add_histogram(struct buf *out, enum text_format f, struct sv name, struct sv labels,
+                        const struct text_histogram *h)
+{
+    uint64_t count = 0;
+    const char *end = labels.len ? "} " : " ";
+    for (size_t i = 0; i <= h->bound_count; i++) {
+        count += h->counts[i];
+        begin_histogram_line(out, name, "_bucket", labels);
+        buf_add_char(out, labels.len ? ',' : '{');
+        add_bucket(out, f, i < h->bound_count ? &h->bounds_ppm[i] : NULL, count);
+    }
+    begin_histogram_line(out, name, "_sum", labels);
+    buf_add_str(out, end);
+    text_add_fixed(out, h->sum_millionths, 6);
+    buf_add_char(out, '\n');
+    begin_histogram_line(out, name, "_count", labels);
+    buf_add_str(out, end);
+    buf_add_u64(out, count);
+    buf_add_char(out, '\n');
+}
+
 static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';

@@ -45,6 +45,18 @@ void text_add_double(struct buf *out, double v); // shortest text, num_print_dou
 // units / 10^decimals as a plain decimal, trailing zeros kept: (1234567, 6) -> "1.234567".
 void text_add_fixed(struct buf *out, uint64_t units, unsigned decimals);
 
+// A histogram whose counts, bounds and sum are whole numbers.
+struct text_histogram {
+    const uint32_t *bounds_ppm; // upper ones, ascending, in millionths; +Inf is not among them
+    const uint64_t *counts;     // of each bucket alone, bound_count + 1 of them
+    size_t bound_count;
+    uint64_t sum_millionths;
+};
+// Its _bucket, _sum and _count lines; labels: `{gpu="0"`, left open, or empty. Bounds are written
+// as the format has floats: OpenMetrics' have a point.
+void text_add_histogram(struct buf *out, enum text_format f, struct sv name, struct sv labels,
+                        const struct text_histogram *h);
+
 // A label or metric name from foreign text: each byte outside [a-zA-Z0-9_] becomes '_' (and a
 // leading digit gets '_' before it).
 void text_add_sanitised_name(struct buf *out, struct sv raw);

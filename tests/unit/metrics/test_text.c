@@ -233,6 +233,34 @@ static void fixed_numbers_keep_their_decimals(void **state)
     }
 }
 
+static void histograms_are_cumulative_and_end_with_sum_and_count(void **state)
+{
+    static const uint32_t bounds[] = {0, 100000, 990000, 1000000, 12500000};
+    static const uint64_t counts[] = {3, 0, 2, 1, 4, 5};
+    const struct text_histogram h = {bounds, counts, ARRAY_SIZE(bounds), 1234567};
+    struct buf b = BUF_INIT(1000);
+    text_add_histogram(&b, TEXT_FORMAT_PROMETHEUS, SV("h"), SV("{a=\"1\""), &h);
+    assert_text(&b, "h_bucket{a=\"1\",le=\"0\"} 3\n"
+                    "h_bucket{a=\"1\",le=\"0.1\"} 3\n"
+                    "h_bucket{a=\"1\",le=\"0.99\"} 5\n"
+                    "h_bucket{a=\"1\",le=\"1\"} 6\n"
+                    "h_bucket{a=\"1\",le=\"12.5\"} 10\n"
+                    "h_bucket{a=\"1\",le=\"+Inf\"} 15\n"
+                    "h_sum{a=\"1\"} 1.234567\n"
+                    "h_count{a=\"1\"} 15\n");
+}
+
+static void openmetrics_bounds_are_written_as_floats(void **state)
+{
+    static const uint32_t bounds[] = {0, 20000000};
+    static const uint64_t counts[] = {1, 0, 0};
+    const struct text_histogram h = {bounds, counts, ARRAY_SIZE(bounds), 0};
+    struct buf b = BUF_INIT(1000);
+    text_add_histogram(&b, TEXT_FORMAT_OPENMETRICS, SV("h"), SV(""), &h);
+    assert_text(&b, "h_bucket{le=\"0.0\"} 1\nh_bucket{le=\"20.0\"} 1\nh_bucket{le=\"+Inf\"} 1\n"
+                    "h_sum 0.000000\nh_count 1\n");
+}
+
 static void doubles_are_shortest(void **state)
 {
     struct buf b = BUF_INIT(1000);
@@ -284,6 +312,8 @@ int main(void)
         cmocka_unit_test(six_decimals_round_ties_to_even),
         cmocka_unit_test(six_decimals_of_any_value_are_those_of_printf),
         cmocka_unit_test(fixed_numbers_keep_their_decimals),
+        cmocka_unit_test(histograms_are_cumulative_and_end_with_sum_and_count),
+        cmocka_unit_test(openmetrics_bounds_are_written_as_floats),
         cmocka_unit_test(doubles_are_shortest),
         cmocka_unit_test(names_are_sanitised_and_checked),
         cmocka_unit_test(a_full_buffer_stays_at_its_ceiling),
