@@ -130,9 +130,19 @@ static int make_plan(struct app *a, const struct exporter_config *config, struct
     return r < 0 ? r : source_plan_make(config, &a->view, &a->plan, out);
 }
 
+static bool counts_clocks(const struct counter_list *counters)
+{
+    for (size_t i = 0; i < counters->count; i++)
+        if (counters->rows[i].field->id == FIELD_EXP_CLOCK_COUNT ||
+            counters->rows[i].field->id == FIELD_EXP_CLOCK_TOTAL)
+            return true;
+    return false;
+}
+
 int app_watch(struct app *a, const struct exporter_config *config)
 {
     struct source_plan plan;
+    exp_counts_set_clocks(a->exp, counts_clocks(&config->counters));
     int r = make_plan(a, config, &plan);
     return r < 0 ? r : follow(a, &plan, config, true);
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "exporter/app_internal.h"
 #include "exporter/source_argv.h"
+#include "gpu/xid.h"
 
 // An engine that starts in the helper brings the driver up on each GPU first.
 #define DCGM_DEADLINES 3
@@ -124,11 +125,13 @@ static void log_events(const struct app_source *s, const struct frame *frame)
         const struct inventory_entity *e = inventory_event_entity(inv, frame, i);
         if (!e || is_told_by_nvml(s, e, event->xid))
             continue;
+        const struct xid_advice advice = xid_advice_get(event->xid);
         struct buf key = BUF_INIT(256);
         buf_add_fmt(&key, "%u %u %s", event->xid, e->info.index, e->info.uuid);
         log_warn("xid error", LOG_U64("gpu", e->info.index), LOG_STR("uuid", e->info.uuid),
                  LOG_U64("xid", event->xid), LOG_U64("count", (uint64_t)event->repeats + 1),
-                 LOG_STR("from", origins[event->origin]), LOG_STR("detail", event->text),
+                 LOG_STR("from", origins[event->origin]), LOG_STR("severity", advice.severity),
+                 LOG_STR("advice", advice.text), LOG_STR("detail", event->text),
                  LOG_LIMIT(buf_cstr(&key)));
         buf_deinit(&key);
     }

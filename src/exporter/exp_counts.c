@@ -27,7 +27,8 @@ struct device {
 
 struct exp_counts {
     uint64_t xid_ns, clock_ns; // windows
-    struct device *devices;    // owned
+    bool no_clocks;
+    struct device *devices; // owned
     uint32_t device_count, device_capacity;
     uint64_t dropped;
 };
@@ -44,6 +45,11 @@ int exp_counts_new(struct exp_counts **out)
         return -ENOMEM;
     *out = c;
     return 0;
+}
+
+void exp_counts_set_clocks(struct exp_counts *c, bool wanted)
+{
+    c->no_clocks = !wanted;
 }
 
 static void device_deinit(struct device *d)
@@ -178,7 +184,7 @@ static bool is_mask(const struct inventory_value *v)
 
 static int take_clocks(struct exp_counts *c, const struct inventory *inv)
 {
-    size_t slot = inventory_field_index(inv, FIELD_CLOCKS_EVENT_REASONS);
+    size_t slot = c->no_clocks ? SIZE_MAX : inventory_field_index(inv, FIELD_CLOCKS_EVENT_REASONS);
     int result = 0;
     for (size_t i = 0; i < inv->entity_count && slot != SIZE_MAX; i++) {
         const struct inventory_entity *e = &inv->entities[i];

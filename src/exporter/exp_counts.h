@@ -31,6 +31,8 @@ int must_use exp_counts_new(struct exp_counts **out);
 void exp_counts_free(struct exp_counts *c);
 // 0 counts nothing older than the same instant, as dcgm-exporter does. What was counted stays.
 void exp_counts_set_windows(struct exp_counts *c, uint64_t xid_ns, uint64_t clock_ns);
+// Whether clock events are wanted: by default. What was counted stays.
+void exp_counts_set_clocks(struct exp_counts *c, bool wanted);
 // After each frame that an inventory has taken: EVENTS are counted as XIDs, and new values of
 // DCGM_FI_DEV_CLOCKS_EVENT_REASONS, if the inventory keeps them, as clock events; other frames do
 // no harm. Inventories are told apart by their address: two that tell the same do not add up. 0,

@@ -81,6 +81,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     int result = refresh_layout(l, in);
     if (result == 0)
         result = render_gpu_refresh(l, in);
+    if (result == 0)
+        result = render_health_refresh(l, in);
     if (result < 0)
         return result;
     size_t devices = render_devices_add(l, in, out);
@@ -88,6 +90,7 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     if (result < 0)
         return result;
     buf_add_sv(out, buf_sv(&l->gpu_text));
+    buf_add_sv(out, buf_sv(&l->health_text));
     buf_add_sv(out, buf_sv(&l->about_text));
     buf_add_sv(out, buf_sv(&l->field_text));
     size_t self = render_self_add(l, in, out);
@@ -96,7 +99,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     if (out->error)
         return out->error;
     r->device_series = devices;
-    r->all_series = devices + l->gpu_lines + l->about_lines + l->field_lines + self;
+    r->all_series =
+        devices + l->gpu_lines + l->health_lines + l->about_lines + l->field_lines + self;
     return 0;
 }
 

@@ -26,13 +26,13 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
         "When an XID error was last seen, in seconds since 1970."},
     [RENDER_GPU_XID_ADVICE_INFO] = {
         "podgpu_gpu_xid_advice_info", TEXT_TYPE_INFO, DEVICE ",xid,severity,advice",
-        "What to do about an XID error that was seen."},
+        "What to do about the XID errors that were seen, after NVIDIA's published catalogue; severity is critical, warning, app (mostly the application's own fault), info or unknown."},
     [RENDER_GPU_RECOVERY_ACTION_INFO] = {
-        "podgpu_gpu_recovery_action_info", TEXT_TYPE_INFO, DEVICE ",action",
-        "What the driver says has to be done with the GPU."},
+        "podgpu_gpu_recovery_action_info", TEXT_TYPE_INFO, "gpu,UUID,hostname,action",
+        "What the driver asks for to recover the GPU: none, gpu_reset, node_reboot, drain_p2p, drain_and_reset or recover_imex; not there where the driver (before 560) or the GPU can't tell."},
     [RENDER_GPU_CLOCKS_EVENT_ACTIVE] = {
-        "podgpu_gpu_clocks_event_active", TEXT_TYPE_GAUGE, DEVICE ",reason",
-        "Whether clocks are held down for this reason now (1) or not (0)."},
+        "podgpu_gpu_clocks_event_active", TEXT_TYPE_GAUGE, "gpu,UUID,hostname,reason",
+        "Whether the GPU's clocks are held down now (1) for this reason: gpu_idle, applications_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake or display."},
     [RENDER_GPU_BUSY] = {
         "podgpu_gpu_busy_seconds_total", TEXT_TYPE_COUNTER, DEVICE,
         "Time in which some kernel was resident on the GPU or MIG instance, in seconds: containers' busy time, that of ended ones and the unattributed make it up."},

@@ -226,6 +226,9 @@ struct render_layout {
     struct buf gpu_text; // podgpu_gpu_*
     uint64_t gpu_signature;
     size_t gpu_lines;
+    struct buf health_text; // podgpu_gpu_recovery_action_info, podgpu_gpu_clocks_event_active
+    uint64_t health_signature;
+    size_t health_lines;
     struct buf about_text; // build_info, feature_unavailable_info
     size_t about_lines;
     struct buf field_text; // field_source_info, field_unavailable_info
@@ -362,6 +365,8 @@ size_t render_exp_add(struct render_layout *l, const struct render_device_family
 // --- render_podgpu.c, render_fields.c, render_self.c: each returns 0 or the error of its buffer
 // ---
 int must_use render_gpu_refresh(struct render_layout *l, const struct render_input *in);
+// render_health.c
+int must_use render_health_refresh(struct render_layout *l, const struct render_input *in);
 int must_use render_about_build(struct render_layout *l, const struct render_input *in);
 int must_use render_fields_refresh(struct render_layout *l, const struct render_input *in);
 void render_self_build(struct render_layout *l);
@@ -373,6 +378,13 @@ static inline void render_add_header(struct buf *out, enum text_format format,
 {
     const struct render_family *f = &render_families[id];
     text_add_family(out, format, sv_from(f->name), f->type, sv_from(f->help));
+}
+
+// Into a signature of what a kept text says.
+static inline uint64_t render_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ (hash >> 29);
 }
 
 static inline void render_add_span(const struct render_layout *l, struct render_span s,

@@ -8,12 +8,6 @@
 #include "exporter/render_internal.h"
 #include "gpu/xid.h"
 
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ (hash >> 29);
-}
-
 static bool is_listening(const struct inventory *inv)
 {
     return inv->state.xid_events_armed || inv->state.kmsg_armed;
@@ -21,15 +15,15 @@ static bool is_listening(const struct inventory *inv)
 
 static uint64_t signature_of(const struct inventory *inv)
 {
-    uint64_t hash = mix(1, is_listening(inv));
+    uint64_t hash = render_mix(1, is_listening(inv));
     for (size_t i = 0; i < inv->entity_count; i++) {
         const struct inventory_entity *e = &inv->entities[i];
-        hash = mix(hash, (uint64_t)e->up);
-        hash = mix(hash, (uint64_t)(uintptr_t)e->down_reason);
+        hash = render_mix(hash, (uint64_t)e->up);
+        hash = render_mix(hash, (uint64_t)(uintptr_t)e->down_reason);
         for (size_t x = 0; x < e->xid_count; x++) {
-            hash = mix(hash, e->xids[x].code);
-            hash = mix(hash, e->xids[x].count);
-            hash = mix(hash, e->xids[x].last_wall_ns);
+            hash = render_mix(hash, e->xids[x].code);
+            hash = render_mix(hash, e->xids[x].count);
+            hash = render_mix(hash, e->xids[x].last_wall_ns);
         }
     }
     return hash ? hash : 1; // 0 says that there is no text
@@ -130,6 +124,21 @@ static void add_xid_times(struct writer *w, const struct inventory_entity *e)
     }
 }
 
+// Of the codes that came: a look at the page tells what to do.
+static void add_xid_advice(struct writer *w, const struct inventory_entity *e)
+{
+    for (size_t x = 0; x < e->xid_count; x++) {
+        const struct xid_advice advice = xid_advice_get(e->xids[x].code);
+        begin_line(w, e);
+        buf_add_str(w->out, ",xid=\"");
+        buf_add_u64(w->out, e->xids[x].code);
+        buf_add_char(w->out, '"');
+        text_add_label(w->out, "severity", sv_from(advice.severity));
+        text_add_label(w->out, "advice", sv_from(advice.text));
+        end_line(w, 1);
+    }
+}
+
 static void add_family(struct render_layout *l, const struct render_input *in,
                        enum render_family_id family,
                        void (*add)(struct writer *w, const struct inventory_entity *e))
@@ -155,6 +164,7 @@ int render_gpu_refresh(struct render_layout *l, const struct render_input *in)
     add_family(l, in, RENDER_GPU_INFO, add_info);
     add_family(l, in, RENDER_GPU_XID_ERRORS, add_xid_errors);
     add_family(l, in, RENDER_GPU_XID_LAST_TIMESTAMP, add_xid_times);
+    add_family(l, in, RENDER_GPU_XID_ADVICE_INFO, add_xid_advice);
     if (l->gpu_text.error)
         return l->gpu_text.error;
     l->gpu_signature = signature;

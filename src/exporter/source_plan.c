@@ -44,15 +44,22 @@ static uint16_t field_of(const struct counter *c)
     }
 }
 
+// What podgpu's own families are made from (render_health.c).
+static const uint16_t own_fields[] = {FIELD_CLOCKS_EVENT_REASONS, FIELD_RECOVERY_ACTION};
+
 static int collect(struct work *w, const struct counter_list *counters)
 {
-    w->wanted = calloc(counters->count + 1, sizeof(*w->wanted));
+    size_t count = counters->count;
+    w->wanted = calloc(count + ARRAY_SIZE(own_fields), sizeof(*w->wanted));
     if (!w->wanted)
         return -ENOMEM;
-    for (size_t i = 0; i < counters->count; i++)
+    for (size_t i = 0; i < count; i++)
         w->wanted[i] = field_of(&counters->rows[i]);
-    qsort(w->wanted, counters->count, sizeof(*w->wanted), compare_ids);
-    for (size_t i = 0; i < counters->count; i++)
+    if (w->options->podgpu_families != PODGPU_FAMILIES_NONE)
+        for (size_t i = 0; i < ARRAY_SIZE(own_fields); i++)
+            w->wanted[count++] = own_fields[i];
+    qsort(w->wanted, count, sizeof(*w->wanted), compare_ids);
+    for (size_t i = 0; i < count; i++)
         if (w->wanted_count == 0 || w->wanted[w->wanted_count - 1] != w->wanted[i])
             w->wanted[w->wanted_count++] = w->wanted[i];
     return 0;

@@ -20,8 +20,8 @@ struct source_plan {
     const char *addresses[3]; // borrowed from options, or static
     size_t address_count;
     uint16_t *fields[DEVICE_SOURCE_COUNT]; // ascending, each once; owned. With 9003 and 9004 where
-                                           // wanted, and 230 and 112 where a windowed counter needs
-                                           // them
+                                           // wanted, 230 and 112 where a windowed counter needs
+                                           // them, 112 and 1523 for podgpu's own families
     size_t field_count[DEVICE_SOURCE_COUNT];
     uint64_t gpus; // frame_watch.gpus for DCGM: bit per index of its own list. Those that need it
                    // are known once it has listed them, and again the plan is made then

@@ -83,6 +83,7 @@ extern const size_t field_name_table_count;
 
 #define FIELD_XID_ERRORS 230
 #define FIELD_CLOCKS_EVENT_REASONS 112
+#define FIELD_RECOVERY_ACTION 1523
 
 // NULL when unknown. Static storage.
 const struct field_info *field_find(uint16_t id);

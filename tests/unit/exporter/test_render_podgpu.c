@@ -390,6 +390,102 @@ static void test_a_driver_that_is_released_is_not_up(void **state)
     assert_true(fixture_has_line(f, "podgpu_exporter_source_up{source=\"nvml\"} 1"));
 }
 
+// --- Health ---
+
+#define CLOCKS 112
+#define RECOVERY 1523
+#define HEALTH_CSV                                                                                 \
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, c\nDCGM_FI_DEV_GPU_RECOVERY_ACTION, gauge, r\n"
+
+static struct fixture *two_gpus_of_health(void)
+{
+    struct fixture *f = fixture_new(HEALTH_CSV, "f");
+    fixture_add_gpu(f, "H100");
+    fixture_add_gpu(f, "H100");
+    fixture_list(f);
+    fixture_ready(f, true);
+    return f;
+}
+
+static void test_clocks_events_are_states_of_each_reason(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = two_gpus_of_health();
+    static const char *const names[] = {"gpu_idle",    "applications_clocks", "sw_power_cap",
+                                        "hw_slowdown", "sync_boost",          "sw_thermal",
+                                        "hw_thermal",  "hw_power_brake",      "display"};
+    for (unsigned bit = 0; bit < ARRAY_SIZE(names); bit++) {
+        fixture_i64(f, 0, CLOCKS, INT64_C(1) << bit | 0x200); // a reason of a later driver is none
+        fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+        for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+            char line[200];
+            snprintf(line, sizeof(line), "podgpu_gpu_clocks_event_active%s,reason=\"%s\"} %d", D0,
+                     names[i], i == bit);
+            assert_true(fixture_has_line(f, line));
+        }
+    }
+    assert_null(strstr(fixture_family(f, "podgpu_gpu_clocks_event_active"), "gpu=\"1\""));
+    fixture_status(f, 0, CLOCKS, FRAME_NOT_SUPPORTED);
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_string_equal(fixture_family(f, "podgpu_gpu_clocks_event_active"), "");
+}
+
+static void test_the_recovery_action_is_a_word(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = two_gpus_of_health();
+    static const struct {
+        int64_t value;
+        const char *word;
+    } cases[] = {{0, "none"},      {1, "gpu_reset"},       {2, "node_reboot"},
+                 {3, "drain_p2p"}, {4, "drain_and_reset"}, {5, "recover_imex"},
+                 {6, "other"},     {INT32_MAX, "other"}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char expected[400];
+        fixture_i64(f, 1, RECOVERY, cases[i].value);
+        fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+        snprintf(expected, sizeof(expected), "podgpu_gpu_recovery_action_info%s,action=\"%s\"} 1",
+                 D1, cases[i].word);
+        if (cases[i].value == INT32_MAX) // out of any sense, or DCGM's blank
+            assert_false(strstr(f->page.data, "action=\"none\"") != NULL);
+        else
+            assert_true(fixture_has_line(f, expected));
+    }
+    fixture_i64(f, 1, RECOVERY, 1);
+    f->entities[1].state = FRAME_ENTITY_LOST; // what a lost GPU asked for is not what it asks for
+    fixture_list(f);
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_string_equal(fixture_family(f, "podgpu_gpu_recovery_action_info"), "");
+}
+
+static void test_each_xid_that_came_has_its_advice(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = two_gpus();
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_string_equal(fixture_family(f, "podgpu_gpu_xid_advice_info"), "");
+    fixture_xid(f, 0, UINT32_MAX, 31, FIXTURE_WALL_NS);
+    fixture_xid(f, 1, UINT32_MAX, 79, FIXTURE_WALL_NS);
+    fixture_xid(f, 1, UINT32_MAX, 4000, FIXTURE_WALL_NS);
+    fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(
+        fixture_family(f, "podgpu_gpu_xid_advice_info"),
+        "podgpu_gpu_xid_advice_info" D0 ",xid=\"31\",severity=\"app\",advice=\"restart the "
+        "application; when different ones fail on this GPU, suspect the GPU\"} 1\n"
+        "podgpu_gpu_xid_advice_info" D1 ",xid=\"79\",severity=\"critical\",advice=\"drain the "
+        "node and reboot it\"} 1\n"
+        "podgpu_gpu_xid_advice_info" D1 ",xid=\"4000\",severity=\"unknown\",advice=\"keep the "
+        "kernel log; the code is newer than this podgpu\"} 1\n"));
+}
+
+static void test_without_podgpus_families_there_is_no_health(void **state)
+{
+    cleanup(fixture_freep) struct fixture *f = two_gpus_of_health();
+    f->options.podgpu_families = PODGPU_FAMILIES_NONE;
+    fixture_i64(f, 0, CLOCKS, 1);
+    fixture_i64(f, 0, RECOVERY, 1);
+    fixture_xid(f, 0, UINT32_MAX, 79, FIXTURE_WALL_NS);
+    const char *page = fixture_page(f, TEXT_FORMAT_PROMETHEUS);
+    assert_null(strstr(page, "podgpu_gpu_"));
+}
+
 // --- The list of families (test_families.c holds it against data/podgpu-families.tsv) ---
 
 static size_t family_of_line(const char *line)
@@ -494,6 +590,10 @@ static void test_each_listed_family_is_printed_with_the_labels_of_the_list(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clocks_events_are_states_of_each_reason),
+        cmocka_unit_test(test_the_recovery_action_is_a_word),
+        cmocka_unit_test(test_each_xid_that_came_has_its_advice),
+        cmocka_unit_test(test_without_podgpus_families_there_is_no_health),
         cmocka_unit_test(test_a_lost_gpu_is_down_and_keeps_its_evidence),
         cmocka_unit_test(test_a_gpu_marked_down_says_why_and_comes_back),
         cmocka_unit_test(test_podgpu_families_can_be_left_out),

@@ -24,7 +24,9 @@
 #define DRIVER 1
 #define SWITCH_TEMP 701
 
-// --- A node, as the two sources tell of it ---
+// --- A node, as the two sources tell of it: without podgpu's own families, unless they are asked
+// for
+// ---
 
 struct node {
     struct exporter_options options;
@@ -38,8 +40,8 @@ struct node {
 static struct node *node_new(const char *csv, const char *const *words)
 {
     struct node *n = calloc(1, sizeof(*n));
-    char *argv[16] = {"podgpu-exporter"};
-    int argc = 1;
+    char *argv[16] = {"podgpu-exporter", "--podgpu-families=none"};
+    int argc = 2;
     for (; *words; words++)
         argv[argc++] = (char *)*words;
     char *environment[] = {"NODE_NAME=node", NULL};
@@ -195,6 +197,37 @@ static void before_nvml_has_sampled_dcgm_is_not_wanted(void **state_)
     make(n, NULL, &p);
     assert_false(p.dcgm);
     source_plan_deinit(&p);
+}
+
+// Recovery action and clocks: of NVML where it knows them, of DCGM with --source=dcgm alone.
+static void podgpus_own_families_bring_their_fields_once(void **state_)
+{
+    (void)state_;
+    static const struct {
+        const char *csv, *flag;
+        uint16_t expected[4];
+        size_t count;
+    } cases[] = {
+        {"DCGM_FI_DEV_GPU_TEMP, gauge, t\n", "--podgpu-families=core", {112, TEMP, 1523}, 3},
+        {"DCGM_FI_DEV_GPU_TEMP, gauge, t\n", "--podgpu-families=all", {112, TEMP, 1523}, 3},
+        {"DCGM_FI_DEV_GPU_TEMP, gauge, t\n", "--podgpu-families=none", {TEMP}, 1},
+        {"DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, t\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS, gauge, t\n",
+         "--podgpu-families=core",
+         {112, 1523},
+         2},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        cleanup(node_freep) struct node *n = node_new(cases[i].csv, WORDS(cases[i].flag));
+        watch(n);
+        list(n, &n->nvml, "ab");
+        SAYS(n, 1523, FRAME_NOT_SUPPORTED, FRAME_NO_SYMBOL);
+        refresh(n, false);
+        struct source_plan p;
+        make(n, NULL, &p);
+        assert_fields(&p, DEVICE_SOURCE_NVML, cases[i].expected, cases[i].count);
+        assert_false(p.dcgm);
+        source_plan_deinit(&p);
+    }
 }
 
 static void a_node_with_gpm_needs_no_dcgm(void **state_)
@@ -563,6 +596,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_nvml_has_sampled_dcgm_is_not_wanted),
+        cmocka_unit_test(podgpus_own_families_bring_their_fields_once),
         cmocka_unit_test(a_node_with_gpm_needs_no_dcgm),
         cmocka_unit_test(gpus_before_hopper_get_the_profiling_fields_of_dcgm),
         cmocka_unit_test(only_the_gpus_that_need_it_are_in_the_mask),

@@ -66,12 +66,42 @@ static void critical_codes_are_these(void **state)
     assert_memory_equal(xid_critical_codes, expected, sizeof(expected));
 }
 
+static void each_code_has_a_severity_and_advice(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t code;
+        const char *severity, *text;
+    } cases[] = {
+        {0, "info", "nothing to do"},
+        {13, "app",
+         "restart the application; when different ones fail on this GPU, suspect the GPU"},
+        {48, "critical",
+         "look for XID 63, 64, 94 or 95, which tell what to do about the memory error"},
+        {79, "critical", "drain the node and reboot it"},
+        {94, "warning",
+         "restart the application; when different ones fail on this GPU, suspect the GPU"},
+        {119, "critical", "drain the GPU's pods and reset the GPU"},
+        {154, "warning", "do what podgpu_gpu_recovery_action_info tells"},
+        {172, "critical", "no advice is published: read the kernel log and watch the GPU"},
+        {173, "unknown", "keep the kernel log; the code is newer than this podgpu"},
+        {UINT64_MAX, "unknown", "keep the kernel log; the code is newer than this podgpu"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const struct xid_advice a = xid_advice_get(cases[i].code);
+        assert_string_equal(a.severity, cases[i].severity);
+        assert_string_equal(a.text, cases[i].text);
+    }
+    assert_int_equal(xid_row_count, xid_message_count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_are_those_of_dcgm_exporter),
         cmocka_unit_test(every_code_up_to_the_last_has_a_message),
         cmocka_unit_test(critical_codes_are_these),
+        cmocka_unit_test(each_code_has_a_severity_and_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
