@@ -55,6 +55,7 @@
 // DRA: devices in the ResourceSlices of this node, bytes of their names.
 #define LIMIT_DRA_DEVICES 4096
 #define LIMIT_DRA_NAME_BYTES 256
+#define LIMIT_DRA_SLICES 512 // of NVIDIA's driver: one a GPU and one of shared counters
 
 // Helper process frames: 64 GPUs x 8 instances x 128 fields x 24 B = 1.5 MiB.
 #define LIMIT_FRAME_BYTES (4u << 20)

@@ -16,16 +16,21 @@
 #include "base/limits.h"
 #include "base/map.h"
 #include "exporter/attribute_id.h"
+#include "exporter/dra.h"
 
 #define NO_DEVICE SIZE_MAX
-#define KEYS_PER_DEVICE 4 // at most: UUID, number, parent + instance twice
+// Profile and UUID of a row each, of LIMIT_POD_DEVICES: 60 B in practice.
+#define RESULT_STRING_BYTES ((size_t)LIMIT_POD_DEVICES * 2 * LIMIT_DRA_NAME_BYTES)
+#define KEYS_PER_DEVICE 6 // at most: UUID, number, parent + instance twice, parent + place twice
 
 struct match {
     size_t row;
     size_t device;
     uint32_t container, pod; // numbers
-    bool is_replica;
+    bool is_replica;         // or of a claim: several may have it
     struct sv vgpu;
+    const char *mig_profile, *mig_uuid;
+    bool guessed;
 };
 
 struct work {
@@ -38,6 +43,8 @@ struct work {
     uint32_t container_count, pod_count;
     struct match *matches;
     size_t match_count;
+    const struct attribute_device *devices;
+    struct attribute_result *result;
 };
 
 static void *number_to_value(size_t number)
@@ -77,6 +84,13 @@ static int add_instance_names(struct work *w, const struct attribute_device *d, 
     if (r >= 0 && attribute_key_parent_instance(d->parent_uuid, d->gpu_instance_id, &key))
         r = add_name(w, &key, index);
     if (r >= 0 && attribute_key_legacy(d->legacy_uuid, &key))
+        r = add_name(w, &key, index);
+    if (r < 0 || d->profile_id == UINT32_MAX || d->placement == UINT32_MAX)
+        return r;
+    attribute_key_minor_place(d->minor_known ? d->minor : d->index, d->profile_id, d->placement,
+                              &key);
+    r = add_name(w, &key, index);
+    if (r >= 0 && attribute_key_parent_place(d->parent_uuid, d->profile_id, d->placement, &key))
         r = add_name(w, &key, index);
     return r;
 }
@@ -129,6 +143,91 @@ static size_t find_device(const struct work *w, struct sv device_id, bool gpu_re
         device = find_name(w, &key);
     return device;
 }
+
+// --- Devices of claims ---
+
+static size_t find_minor(const struct work *w, uint32_t minor)
+{
+    struct attribute_key key;
+    if (minor == UINT32_MAX)
+        return NO_DEVICE;
+    attribute_key_minor(minor, &key);
+    return find_name(w, &key);
+}
+
+static size_t find_board(const struct work *w, const char *uuid, uint32_t minor)
+{
+    return uuid[0] != '\0' ? find_by_uuid(w, sv_from(uuid)) : find_minor(w, minor);
+}
+
+static size_t find_place(const struct work *w, const struct dra_device *d)
+{
+    struct attribute_key key;
+    if (d->profile_id == UINT32_MAX)
+        return NO_DEVICE;
+    if (d->parent_uuid[0] != '\0')
+        return attribute_key_parent_place(sv_from(d->parent_uuid), d->profile_id, d->placement,
+                                          &key)
+                   ? find_name(w, &key)
+                   : NO_DEVICE;
+    attribute_key_minor_place(d->minor, d->profile_id, d->placement, &key);
+    return find_name(w, &key);
+}
+
+// What is shown of a MIG device of a claim; device NO_DEVICE: which one is not known.
+static int note_mig(struct work *w, const struct dra_device *d, size_t device, const char **profile,
+                    const char **uuid)
+{
+    struct arena *a = &w->result->strings;
+    struct sv known = device == NO_DEVICE ? SV("") : w->devices[device].uuid;
+    *profile = arena_dup(a, sv_from(d->profile));
+    *uuid = arena_dup(a, d->uuid[0] != '\0' ? sv_from(d->uuid) : known);
+    return a->error;
+}
+
+static int add_part(struct work *w, const struct dra_device *d, size_t row)
+{
+    struct attribute_part part = {.row = row, .device = find_board(w, d->parent_uuid, d->minor)};
+    if (part.device == NO_DEVICE || w->devices[part.device].is_instance) {
+        w->result->unknown_ids++;
+        return 0;
+    }
+    int r = note_mig(w, d, NO_DEVICE, &part.mig_profile, &part.mig_uuid);
+    if (r == 0) {
+        w->result->parts[w->result->part_count++] = part;
+        w->result->guessed += d->guessed;
+    }
+    return r;
+}
+
+// The device of a row of a claim, in m; m->device NO_DEVICE: it is a part or unknown, which is
+// noted.
+static int resolve_claim(struct work *w, const struct pod_device *row, struct match *m)
+{
+    const struct pod_device_claim *c = row->claim;
+    struct dra_device d;
+    m->device = NO_DEVICE;
+    if (!dra_find(w->options->dra, sv_from(c->driver), sv_from(c->pool), sv_from(row->device_id),
+                  &d)) {
+        w->result->unknown_ids++;
+        return 0;
+    }
+    if (d.kind == DRA_GPU)
+        m->device = find_board(w, d.uuid, d.minor);
+    else
+        m->device = d.uuid[0] != '\0' ? find_by_uuid(w, sv_from(d.uuid)) : find_place(w, &d);
+    if (m->device == NO_DEVICE && d.kind == DRA_MIG)
+        return add_part(w, &d, m->row);
+    if (m->device == NO_DEVICE) {
+        w->result->unknown_ids++;
+        return 0;
+    }
+    m->guessed = d.guessed;
+    w->result->guessed += d.guessed;
+    return d.kind == DRA_MIG ? note_mig(w, &d, m->device, &m->mig_profile, &m->mig_uuid) : 0;
+}
+
+// --- Owners ---
 
 // The number of an owner key; a new one gets *count and *count grows. 0, -ENOMEM.
 static int number_owner(struct work *w, struct sv key, uint32_t *count, uint32_t *out)
@@ -224,34 +323,69 @@ static int drop_superseded(struct work *w, const struct pod_devices *rows,
     return 0;
 }
 
-static int match_rows(struct work *w, const struct pod_devices *rows,
-                      struct attribute_result *result)
+static bool is_ours(const struct attribute_options *o, const struct pod_device *row)
+{
+    return o->own_pod.len > 0 && sv_equals(o->own_pod, sv_from(row->pod)) &&
+           sv_equals(o->own_namespace, sv_from(row->namespace_name));
+}
+
+// A row of a claim; before is the match of the row before it, or NULL.
+static int match_claim(struct work *w, const struct pod_devices *rows, struct match *m,
+                       const struct match *before)
+{
+    const struct pod_device *row = &rows->rows[m->row];
+    if (!w->options->dra)
+        return 0;
+    int r = resolve_claim(w, row, m);
+    if (r < 0 || m->device == NO_DEVICE)
+        return r;
+    r = note_owner(w, rows->rows, m->row, m, before);
+    m->is_replica = true;
+    if (r == 0)
+        w->matches[w->match_count++] = *m;
+    return r;
+}
+
+// A row of a device plugin. 1: it counts, whether or not its device is known; 0; -ENOMEM.
+static int match_id(struct work *w, const struct pod_devices *rows, struct match *m,
+                    const struct match *before)
+{
+    const struct pod_device *row = &rows->rows[m->row];
+    struct sv id = sv_from(row->device_id);
+    bool gpu_resource = attribute_resource_is_gpu(w->options, sv_from(row->resource));
+    m->device = find_device(w, id, gpu_resource);
+    if (!gpu_resource && m->device == NO_DEVICE)
+        return 0;
+    int r = note_owner(w, rows->rows, m->row, m, before);
+    if (r < 0)
+        return r;
+    struct sv replica = attribute_replica(id);
+    if (replica.ptr)
+        w->sticky[m->container] = replica;
+    m->vgpu = w->sticky[m->container];
+    m->is_replica = replica.ptr != NULL;
+    if (m->device == NO_DEVICE) {
+        w->result->unknown_ids++;
+        return 1;
+    }
+    w->matches[w->match_count++] = *m;
+    r = m->is_replica ? 0 : note_newest(w, row);
+    return r < 0 ? r : 1;
+}
+
+static int match_rows(struct work *w, const struct pod_devices *rows)
 {
     struct match before = {.row = SIZE_MAX};
     for (size_t i = 0; i < rows->count; i++) {
-        struct sv id = sv_from(rows->rows[i].device_id);
-        bool gpu_resource = attribute_resource_is_gpu(w->options, sv_from(rows->rows[i].resource));
-        size_t device = find_device(w, id, gpu_resource);
-        if (!gpu_resource && device == NO_DEVICE)
+        const struct match *last = before.row == SIZE_MAX ? NULL : &before;
+        struct match m = {.row = i};
+        if (is_ours(w->options, &rows->rows[i]))
             continue;
-        struct match m = {.row = i, .device = device};
-        int r = note_owner(w, rows->rows, i, &m, before.row == SIZE_MAX ? NULL : &before);
+        int r = rows->rows[i].claim ? match_claim(w, rows, &m, last) : match_id(w, rows, &m, last);
         if (r < 0)
             return r;
-        struct sv replica = attribute_replica(id);
-        if (replica.ptr)
-            w->sticky[m.container] = replica;
-        m.vgpu = w->sticky[m.container];
-        m.is_replica = replica.ptr != NULL;
-        before = m;
-        if (device == NO_DEVICE) {
-            result->unknown_ids++;
-            continue;
-        }
-        w->matches[w->match_count++] = m;
-        r = m.is_replica ? 0 : note_newest(w, &rows->rows[i]);
-        if (r < 0)
-            return r;
+        if (r > 0)
+            before = m;
     }
     return 0;
 }
@@ -273,7 +407,13 @@ static void lay_out(const struct work *w, struct attribute_result *result,
         struct attribute_device_holders *d = &result->devices[m->device];
         size_t place = d->first + d->count++;
         order[place] = m;
-        result->holders[place] = (struct attribute_holder){.row = m->row, .vgpu = m->vgpu};
+        result->holders[place] = (struct attribute_holder){
+            .row = m->row,
+            .vgpu = m->vgpu,
+            .mig_profile = m->mig_profile,
+            .mig_uuid = m->mig_uuid,
+            .guessed = m->guessed,
+        };
     }
 }
 
@@ -317,14 +457,15 @@ static int run(struct work *w, const struct attribute_device *devices, size_t de
     w->sticky = calloc(most, sizeof(*w->sticky));
     result->devices = calloc(device_count ? device_count : 1, sizeof(*result->devices));
     result->device_count = device_count;
-    if (!w->matches || !w->sticky || !result->devices)
+    result->parts = calloc(most, sizeof(*result->parts));
+    if (!w->matches || !w->sticky || !result->devices || !result->parts)
         return -ENOMEM;
     for (size_t i = 0; i < device_count; i++) {
         int r = add_device_names(w, &devices[i], i);
         if (r < 0)
             return r;
     }
-    int r = match_rows(w, rows, result);
+    int r = match_rows(w, rows);
     if (r == 0)
         r = drop_superseded(w, rows, result);
     return r < 0 ? r : gather(w, result);
@@ -340,7 +481,9 @@ int attribute(const struct attribute_options *o, const struct attribute_device *
         .newest = MAP_INIT(rows->count),
         .owner_key = BUF_INIT(3 * (LIMIT_POD_RESOURCES_POD_BYTES + 2)),
     };
-    struct attribute_result result = {0};
+    struct attribute_result result = {.strings = ARENA_INIT(RESULT_STRING_BYTES)};
+    w.devices = devices;
+    w.result = &result;
     int r = run(&w, devices, device_count, rows, &result);
     work_deinit(&w);
     if (r < 0) {
@@ -355,5 +498,7 @@ void attribute_result_deinit(struct attribute_result *r)
 {
     free(r->devices);
     free(r->holders);
+    free(r->parts);
+    arena_deinit(&r->strings);
     *r = (struct attribute_result){0};
 }

@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "exporter/attribute.h"
+#include "exporter/dra.h"
 
 static const struct sv uuid_prefixes[] = {SV("MIG-GPU-"), SV("GPU-"), SV("MIG-")}; // longest first
 
@@ -117,6 +118,27 @@ void attribute_key_minor_instance(uint32_t minor, uint32_t gpu_instance_id,
     (void)(key_add(out, SV("/")) && key_add_number(out, gpu_instance_id));
 }
 
+static bool key_add_place(struct attribute_key *k, uint32_t profile_id, uint32_t placement)
+{
+    return key_add(k, SV("/")) && key_add_number(k, profile_id) && key_add(k, SV("/")) &&
+           key_add_number(k, placement);
+}
+
+bool attribute_key_parent_place(struct sv parent_uuid, uint32_t profile_id, uint32_t placement,
+                                struct attribute_key *out)
+{
+    key_start(out, 'Q');
+    return parent_uuid.len && key_add_uuid(out, parent_uuid) &&
+           key_add_place(out, profile_id, placement);
+}
+
+void attribute_key_minor_place(uint32_t minor, uint32_t profile_id, uint32_t placement,
+                               struct attribute_key *out)
+{
+    key_start(out, 'M');
+    (void)(key_add_number(out, minor) && key_add_place(out, profile_id, placement));
+}
+
 bool attribute_key_device_name(struct sv id, bool bare_number, struct attribute_key *out)
 {
     bool named = sv_starts_with(id, SV("nvidia"));
@@ -186,7 +208,7 @@ bool attribute_row_is_wanted(const struct attribute_options *o, struct sv resour
                              struct sv device_id)
 {
     struct attribute_key key;
-    if (attribute_resource_is_gpu(o, resource))
+    if (attribute_resource_is_gpu(o, resource) || sv_equals(resource, SV(DRA_DRIVER)))
         return true;
     struct sv id = attribute_strip_replica(device_id);
     return attribute_key_legacy(id, &key) ||

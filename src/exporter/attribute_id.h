@@ -36,5 +36,10 @@ bool must_use attribute_key_legacy(struct sv id, struct attribute_key *out);
 void attribute_key_minor(uint32_t minor, struct attribute_key *out);
 void attribute_key_minor_instance(uint32_t minor, uint32_t gpu_instance_id,
                                   struct attribute_key *out);
+// An instance by its GPU (UUID or minor number) and where on it it lies.
+bool must_use attribute_key_parent_place(struct sv parent_uuid, uint32_t profile_id,
+                                         uint32_t placement, struct attribute_key *out);
+void attribute_key_minor_place(uint32_t minor, uint32_t profile_id, uint32_t placement,
+                               struct attribute_key *out);
 // "nvidia<N>" or "nvidia<N>/gi<M>"; with bare_number also "<N>".
 bool must_use attribute_key_device_name(struct sv id, bool bare_number, struct attribute_key *out);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "exporter/dra.h"
 #include "exporter/hpc.h"
 
 struct page {
@@ -32,6 +33,8 @@ enum page_content {
 struct publisher {
     const struct exporter_options *options;
     struct attribute_options attribution;
+    struct dra *dra;           // what attribution asks about claims
+    uint64_t dra_version;      // owners were made with
     struct sv *resource_names; // what attribution borrows
     struct render *render;
     struct pod_devices *rows;
@@ -63,6 +66,8 @@ int publisher_new(const struct exporter_options *options, struct publisher **out
     const struct option_list *extra = &options->flags.resource_names;
     p->resource_names = calloc(extra->count + 1, sizeof(*p->resource_names));
     int r = p->resource_names ? render_new(&p->render) : -ENOMEM;
+    if (r == 0)
+        r = dra_new(&p->dra);
     if (r < 0) {
         publisher_free(p);
         return r;
@@ -73,6 +78,7 @@ int publisher_new(const struct exporter_options *options, struct publisher **out
         .by_device_name = options->gpu_id_by_device_name,
         .resource_names = p->resource_names,
         .resource_name_count = extra->count,
+        .dra = p->dra,
     };
     *out = p;
     return 0;
@@ -100,6 +106,7 @@ void publisher_free(struct publisher *p)
     free(p->entity_jobs);
     pod_devices_unref(p->rows);
     render_free(p->render);
+    dra_free(p->dra);
     free(p->resource_names);
     free(p);
 }
@@ -124,6 +131,11 @@ void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata)
     p->rows_changed = true;
 }
 
+struct dra *publisher_dra(struct publisher *p)
+{
+    return p->dra;
+}
+
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs)
 {
     p->jobs = jobs;
@@ -145,6 +157,8 @@ static struct attribute_device device_of(const struct inventory *inv, size_t i)
         .legacy_uuid = sv_from(e->legacy_uuid),
         .minor_known = e->minor != UINT32_MAX,
         .minor = e->minor,
+        .profile_id = e->profile_id,
+        .placement = e->placement,
     };
     if (d.is_instance && e->parent < inv->entity_count)
         d.parent_uuid = sv_from(inv->entities[e->parent].info.uuid);
@@ -198,7 +212,9 @@ static int refresh_owners(struct publisher *p, const struct device_view *view)
 {
     const struct inventory *inv = view->primary;
     bool relabelled = metadata_changed(p);
-    if (!p->rows_changed && !p->jobs_changed && !relabelled && p->owners_layout == view->layout)
+    bool resolved = dra_version(p->dra) != p->dra_version;
+    if (!p->rows_changed && !p->jobs_changed && !relabelled && !resolved &&
+        p->owners_layout == view->layout)
         return 0;
     int r = work_out_holders(p, inv);
     if (r == 0)
@@ -210,6 +226,7 @@ static int refresh_owners(struct publisher *p, const struct device_view *view)
     p->jobs_changed = false;
     if (p->metadata)
         p->metadata_version = pod_metadata_version(p->metadata);
+    p->dra_version = dra_version(p->dra);
     p->owners_layout = view->layout;
     return 0;
 }

@@ -20,6 +20,9 @@ void publisher_set_pods(struct publisher *p, struct pod_devices *rows);
 // UIDs and labels of pods, borrowed for good; what changes in it is on the next page. Pods of it
 // that are deleted go with their last row of the map.
 void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata);
+// What resolves the devices of resource claims: ResourceSlices are put into it. Borrowed; what
+// changes in it is on the next page.
+struct dra *publisher_dra(struct publisher *p);
 // dcgm-exporter's windowed counters, borrowed for good; NULL: none.
 void publisher_set_exp(struct publisher *p, struct exp_counts *exp);
 // HPC jobs by (GPU, instance); borrowed until the next call.

@@ -8,39 +8,69 @@
 #include "base/limits.h"
 #include "base/map.h"
 
-#define COLUMNS 5
+#define PLAIN_COLUMNS 5
+#define CLAIM_COLUMNS 6
+#define ROW_OF_CLAIM (ROW_ALL & ~((1u << PLAIN_COLUMNS) - 1))
 
 static const char *column(const struct pod_device *row, unsigned i)
 {
-    const char *const columns[COLUMNS] = {row->namespace_name, row->pod, row->container,
-                                          row->resource, row->device_id};
+    const char *const columns[PLAIN_COLUMNS] = {row->namespace_name, row->pod, row->container,
+                                                row->resource, row->device_id};
     return columns[i];
+}
+
+static const char *claim_column(const struct pod_device_claim *c, unsigned i)
+{
+    const char *const columns[CLAIM_COLUMNS] = {c->driver,         c->pool, c->share_id,
+                                                c->namespace_name, c->name, c->uid};
+    return columns[i];
+}
+
+// Position matters: the sum so far is spread by an odd multiplier (2^64 / golden ratio) first.
+static uint64_t hash_column(uint64_t h, const char *text)
+{
+    h = h * UINT64_C(0x9e3779b97f4a7c15) + map_hash(sv_from(text));
+    return h ^ h >> 32;
 }
 
 uint64_t row_hash(const struct pod_device *row, unsigned columns)
 {
     uint64_t h = columns;
-    for (unsigned i = 0; i < COLUMNS; i++) {
-        if (!(columns & 1u << i))
-            continue;
-        // Position matters: the sum so far is spread by an odd multiplier (2^64 / golden ratio)
-        // first.
-        h = h * UINT64_C(0x9e3779b97f4a7c15) + map_hash(sv_from(column(row, i)));
-        h ^= h >> 32;
-    }
+    for (unsigned i = 0; i < PLAIN_COLUMNS; i++)
+        if (columns & 1u << i)
+            h = hash_column(h, column(row, i));
+    for (unsigned i = 0; row->claim && i < CLAIM_COLUMNS; i++)
+        if (columns & 1u << (PLAIN_COLUMNS + i))
+            h = hash_column(h, claim_column(row->claim, i));
     return h;
+}
+
+static bool claims_equal(const struct pod_device_claim *a, const struct pod_device_claim *b,
+                         unsigned columns)
+{
+    if (a == b || !(columns & ROW_OF_CLAIM))
+        return true;
+    if (!a || !b)
+        return false;
+    for (unsigned i = 0; i < CLAIM_COLUMNS; i++) {
+        const char *x = claim_column(a, i);
+        const char *y = claim_column(b, i);
+        if ((columns & 1u << (PLAIN_COLUMNS + i)) && x != y && strcmp(x, y) != 0)
+            return false;
+    }
+    return true;
 }
 
 bool row_equals(const struct pod_device *a, const struct pod_device *b, unsigned columns)
 {
     // Backwards: ids differ soonest.
-    for (unsigned i = COLUMNS; i-- > 0;) {
+    for (unsigned i = PLAIN_COLUMNS; i-- > 0;) {
         const char *x = column(a, i);
         const char *y = column(b, i);
         if ((columns & 1u << i) && x != y && strcmp(x, y) != 0)
             return false;
     }
-    return true;
+    return claims_equal(a->claim, b->claim, columns);
 }
 
 // --- Index ---
@@ -148,6 +178,53 @@ void pod_devices_unref(struct pod_devices *d)
     free(d);
 }
 
+static const char *copy_text(struct arena *a, const char *text, const char *of_last)
+{
+    return of_last && strcmp(of_last, text) == 0 ? of_last : arena_dup(a, sv_from(text));
+}
+
+static const struct pod_device_claim *copy_claim(struct arena *a, const struct pod_device *row,
+                                                 const struct pod_device *last)
+{
+    static const struct pod_device_claim nothing;
+    if (!row->claim)
+        return NULL;
+    if (last->claim && claims_equal(row->claim, last->claim, ROW_ALL))
+        return last->claim;
+    struct pod_device_claim *copy = arena_alloc(a, sizeof(*copy));
+    const struct pod_device_claim *c = row->claim, *before = last->claim ? last->claim : &nothing;
+    if (copy)
+        *copy = (struct pod_device_claim){
+            .name = copy_text(a, c->name, before->name),
+            .namespace_name = copy_text(a, c->namespace_name, before->namespace_name),
+            .uid = copy_text(a, c->uid, before->uid),
+            .driver = copy_text(a, c->driver, before->driver),
+            .pool = copy_text(a, c->pool, before->pool),
+            .share_id = copy_text(a, c->share_id, before->share_id),
+        };
+    return copy;
+}
+
+int pod_devices_copy(struct pod_devices_owned *d, const struct pod_device *row,
+                     struct pod_device *out)
+{
+    static const struct pod_device nothing;
+    struct arena *a = &d->strings;
+    const struct pod_device *last = d->list.count ? &d->list.rows[d->list.count - 1] : &nothing;
+    const struct pod_device copy = {
+        .namespace_name = copy_text(a, row->namespace_name, last->namespace_name),
+        .pod = copy_text(a, row->pod, last->pod),
+        .container = copy_text(a, row->container, last->container),
+        .resource = copy_text(a, row->resource, last->resource),
+        .device_id = arena_dup(a, sv_from(row->device_id)),
+        .since = row->since,
+        .claim = copy_claim(a, row, last),
+    };
+    if (!a->error)
+        *out = copy;
+    return a->error;
+}
+
 int pod_devices_append(struct pod_devices_owned *d, const struct pod_device *row)
 {
     struct pod_devices *list = &d->list;
@@ -211,19 +288,23 @@ static int index_rows(struct row_index *ix, const struct pod_devices *list)
 // other row.
 static int keep_row(struct pod_devices_owned *d, const struct pod_device *row)
 {
-    struct arena *s = &d->strings;
-    const struct pod_device copy = {
-        .namespace_name = arena_dup(s, sv_from(row->namespace_name)),
-        .pod = arena_dup(s, sv_from(row->pod)),
-        .container = arena_dup(s, sv_from(row->container)),
-        .resource = arena_dup(s, sv_from(row->resource)),
-        .device_id = arena_dup(s, sv_from(row->device_id)),
-    };
-    int r = s->error ? s->error : pod_devices_append(d, &copy);
+    struct pod_device copy;
+    int r = pod_devices_copy(d, row, &copy);
+    if (r == 0) {
+        copy.since = 0;
+        r = pod_devices_append(d, &copy);
+    }
     if (r != -EFBIG)
         return r;
     d->list.skipped++;
     return 0;
+}
+
+// Whether what an old row held is somebody else's now. Who has it by the same claim shares it.
+static bool went_on(const struct follow *f, const struct pod_device *old)
+{
+    const struct pod_device *now = row_index_find(&f->devices, f->fresh->list.rows, old);
+    return now && !(old->claim && now->claim && row_equals(now, old, ROW_CLAIM));
 }
 
 // Ranks fresh's rows by their place in previous; with keep, the vanished ones join at the end,
@@ -240,8 +321,7 @@ static int rank_rows(struct follow *f, bool keep, size_t *out_kept)
             f->rank[now - rows] = i;
             continue;
         }
-        if (!keep || row_index_find(&f->containers, rows, old) ||
-            row_index_find(&f->devices, rows, old))
+        if (!keep || row_index_find(&f->containers, rows, old) || went_on(f, old))
             continue;
         int r = keep_row(f->fresh, old);
         if (r < 0)
@@ -342,7 +422,7 @@ int pod_devices_follow(struct pod_devices *fresh, struct pod_devices *previous, 
         .previous = previous,
         .rows = {.columns = ROW_ALL},
         .containers = {.columns = ROW_NAMESPACE | ROW_POD | ROW_CONTAINER},
-        .devices = {.columns = ROW_RESOURCE | ROW_ID},
+        .devices = {.columns = ROW_DEVICE},
     };
     *out_kept = 0;
     f.fresh->generation = previous ? pod_devices_owned(previous)->generation + 1 : 1;

@@ -14,7 +14,18 @@
 #define ROW_CONTAINER 4u
 #define ROW_RESOURCE 8u
 #define ROW_ID 16u
-#define ROW_ALL 31u
+// Of a claim's device; a row without a claim has none of them.
+#define ROW_DRIVER 32u
+#define ROW_POOL 64u
+#define ROW_SHARE 128u
+#define ROW_CLAIM_NAMESPACE 256u
+#define ROW_CLAIM_NAME 512u
+#define ROW_CLAIM_UID 1024u
+#define ROW_ALL 2047u
+#define ROW_CLAIM (ROW_CLAIM_NAMESPACE | ROW_CLAIM_NAME | ROW_CLAIM_UID)
+// What is held: a container has it once, by whichever claim.
+#define ROW_HELD (ROW_ALL & ~ROW_CLAIM)
+#define ROW_DEVICE (ROW_RESOURCE | ROW_ID | ROW_DRIVER | ROW_POOL | ROW_SHARE)
 
 // Seeded, the same all the process's life.
 uint64_t row_hash(const struct pod_device *row, unsigned columns);
@@ -48,6 +59,10 @@ static inline struct pod_devices_owned *pod_devices_owned(struct pod_devices *d)
     return (struct pod_devices_owned *)(void *)d;
 }
 struct pod_devices_owned *pod_devices_new(void); // empty, one reference; NULL: no memory
+// A copy of the row whose strings and claim lie in d->strings; a text equal to the last row's
+// shares its copy. 0, -ENOMEM, -EFBIG (LIMIT_POD_DEVICES_STRING_BYTES).
+int must_use pod_devices_copy(struct pod_devices_owned *d, const struct pod_device *row,
+                              struct pod_device *out);
 // Appends a row whose strings already lie in d->strings. 0, -ENOMEM, -EFBIG (LIMIT_POD_DEVICES).
 int must_use pod_devices_append(struct pod_devices_owned *d, const struct pod_device *row);
 // Whether the rows are the same, in any order.
@@ -59,6 +74,7 @@ bool pod_devices_same_set(struct pod_devices *a, struct pod_devices *b);
 // that came last, whatever order the kubelet lists in (it walks a hash table), and .since tells
 // whether it came later than another. With keep_vanished, rows of previous that fresh lacks are
 // kept, unless their container or their device id has rows in fresh: then the container was made
-// again, or the device went on to another. *out_kept says how many. 0, -ENOMEM.
+// again, or the device went on to another (not so where the other one has it by the same claim).
+// *out_kept says how many. 0, -ENOMEM.
 int must_use pod_devices_follow(struct pod_devices *fresh, struct pod_devices *previous,
                                 bool keep_vanished, size_t *out_kept);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "io/grpc.h"
 #include "kube/pod_devices.h"
+#include "kube/pod_resources_internal.h"
 
 #define BACKOFF_FIRST_NS (200 * NS_PER_MS)
 #define BACKOFF_MOST_NS (5 * NS_PER_S)
@@ -40,6 +41,7 @@ struct pod_resources {
     int decoder_error;
     uint64_t begun_ns; // the last poll, 0: none yet
 
+    struct pod_allocatable *allocatable;
     struct pod_devices *current; // in force, or NULL
     struct file_stamp socket;    // seen last; none: it was never there
     bool use_v1alpha1;           // this kubelet does not know v1
@@ -202,6 +204,7 @@ static void accept_list(struct pod_resources *p, struct pod_devices *fresh)
     p->stats.last_error[0] = '\0';
     loop_timer_set(p->age_timer, p->config.max_age_ns, 0);
     schedule_interval(p);
+    pod_allocatable_kubelet_answers(p->allocatable, now_ns);
     int r = succeed_list(p, fresh, grace);
     if (r < 0)
         fail(p, r, 0, "out of memory");
@@ -210,6 +213,7 @@ static void accept_list(struct pod_resources *p, struct pod_devices *fresh)
 static void on_too_old(void *user)
 {
     struct pod_resources *p = user;
+    pod_allocatable_forget(p->allocatable);
     if (!p->current)
         return;
     log_warn("kubelet's last answer is too old, owners are dropped",
@@ -251,6 +255,7 @@ static int identify_socket(struct pod_resources *p)
         p->grace_until_ns = clock_mono_ns() + p->config.restart_grace_ns;
         p->grace_polls = GRACE_POLLS;
         p->use_v1alpha1 = false;
+        pod_allocatable_kubelet_restarted(p->allocatable);
     }
     p->socket = now;
     return 0;
@@ -337,7 +342,8 @@ int pod_resources_new(struct loop *l, const struct pod_resources_config *config,
     p->loop = l;
     p->config = *config;
     p->socket_path = sv_dup(sv_from(config->socket_path));
-    int r = p->socket_path ? 0 : -ENOMEM;
+    p->config.socket_path = p->socket_path;
+    int r = p->socket_path ? pod_allocatable_new(l, &p->config, &p->allocatable) : -ENOMEM;
     if (r == 0)
         r = loop_timer_new(l, poll_now, p, &p->poll_timer);
     if (r == 0)
@@ -354,6 +360,8 @@ int pod_resources_new(struct loop *l, const struct pod_resources_config *config,
 void pod_resources_get_stats(const struct pod_resources *p, struct pod_resources_stats *out)
 {
     *out = p->stats;
+    out->allocatable = pod_allocatable_list(p->allocatable);
+    out->allocatable_version = pod_allocatable_version(p->allocatable);
 }
 
 void pod_resources_kick(struct pod_resources *p)
@@ -368,6 +376,7 @@ void pod_resources_free(struct pod_resources *p)
         return;
     grpc_call_free(p->call);
     pod_resources_decoder_free(p->decoder);
+    pod_allocatable_free(p->allocatable);
     loop_timer_free(p->poll_timer);
     loop_timer_free(p->age_timer);
     pod_devices_unref(p->current);

@@ -32,7 +32,8 @@ struct pod_device {
     } * claim;
 };
 
-// An immutable answer. (pod, container, resource, id) duplicates (one per NUMA node) are dropped.
+// An immutable answer. (pod, container, resource, id) duplicates (one per NUMA node) are dropped,
+// and so are those of (pod, container, driver, pool, device, share): a container has a device once.
 // Rows of a pod stand together, in wire order. The decoder keeps the pods in wire order; the poller
 // puts them in the order in which they were first seen. Strings are the kubelet's bytes up to the
 // first NUL, not checked for UTF-8.
@@ -49,10 +50,15 @@ void pod_devices_unref(struct pod_devices *d);
 
 // --- Decoder: message bytes in, rows out; no I/O ---
 struct pod_resources_decoder;
-// wanted decides by resource name and device id whether a row is kept; NULL: all are.
+// wanted decides by resource name and device id whether a row is kept; NULL: all are. Of a claim's
+// device the driver's name stands for the resource: it has no '/', so no resource has it.
 int must_use pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource,
                                                       struct sv device_id),
                                        void *user, struct pod_resources_decoder **out);
+// The same for GetAllocatableResources: rows of nobody, which pods is 0 of.
+int must_use pod_resources_decoder_new_allocatable(bool (*wanted)(void *user, struct sv resource,
+                                                                  struct sv device_id),
+                                                   void *user, struct pod_resources_decoder **out);
 // Any split of the message. 0; -EBADMSG (malformed protobuf); -EFBIG (one pod over its cap);
 // -ENOMEM. Errors stick.
 int must_use pod_resources_decoder_feed(struct pod_resources_decoder *d, struct sv piece);
@@ -71,9 +77,11 @@ struct pod_resources_stats {
     uint64_t last_ok_ns;       // CLOCK_MONOTONIC of the last good answer, 0: none yet
     uint64_t last_duration_ns;
     // GetAllocatableResources, asked every 10 s: device ids that the plugins offer and that are
-    // wanted. Empty for a while after a plugin or the kubelet started; NULL: not answered yet.
+    // wanted. A resource that goes as a whole (its plugin or the kubelet restarts) is kept for
+    // restart_grace_ns. NULL: not answered yet, or too long ago.
     const struct pod_devices
         *allocatable; // pod, container and namespace ""; borrowed until the loop goes on
+    uint64_t allocatable_version; // another whenever it has changed
     int last_result; // of the last poll: 0 or negative errno (-EREMOTEIO: the kubelet answered with
                      // an error)
     unsigned last_grpc_status;

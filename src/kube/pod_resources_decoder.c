@@ -15,7 +15,11 @@
 #include "kube/pod_devices.h"
 #include "pod_resources.pb-c.h"
 
-#define FIELD_POD 1 // ListPodResourcesResponse.pod_resources
+// ListPodResourcesResponse.pod_resources, AllocatableResourcesResponse.devices: what an answer is a
+// list of. The comments below say "pod" for either.
+#define FIELD_POD 1
+#define CDI_CLAIM "k8s.gpu.nvidia.com/claim=" // then the claim's UID, '-' and the device's name
+#define UID_BYTES 36
 #define VARINT_BYTES 10
 #define LENGTH_MAX INT32_MAX // no protobuf message is longer
 
@@ -37,7 +41,8 @@ enum state {
 struct pod_resources_decoder {
     bool (*wanted)(void *user, struct sv resource, struct sv device_id);
     void *user;
-    int error; // sticky
+    bool allocatable; // the answer is GetAllocatableResources'
+    int error;        // sticky
     enum state state;
     bool is_pod;     // the field whose length is read
     uint64_t varint; // being read
@@ -50,8 +55,8 @@ struct pod_resources_decoder {
     struct row_index rows; // of devices, so that none comes twice
 };
 
-int pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource, struct sv device_id),
-                              void *user, struct pod_resources_decoder **out)
+static int new_decoder(bool (*wanted)(void *user, struct sv resource, struct sv device_id),
+                       void *user, bool allocatable, struct pod_resources_decoder **out)
 {
     struct pod_resources_decoder *d = calloc(1, sizeof(*d));
     struct pod_devices_owned *devices = pod_devices_new();
@@ -63,12 +68,26 @@ int pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource, str
     *d = (struct pod_resources_decoder){
         .wanted = wanted,
         .user = user,
+        .allocatable = allocatable,
         .scratch = ARENA_INIT(LIMIT_POD_RESOURCES_DECODED_BYTES),
         .devices = devices,
-        .rows = {.columns = ROW_ALL},
+        .rows = {.columns = ROW_HELD},
     };
     *out = d;
     return 0;
+}
+
+int pod_resources_decoder_new(bool (*wanted)(void *user, struct sv resource, struct sv device_id),
+                              void *user, struct pod_resources_decoder **out)
+{
+    return new_decoder(wanted, user, false, out);
+}
+
+int pod_resources_decoder_new_allocatable(bool (*wanted)(void *user, struct sv resource,
+                                                         struct sv device_id),
+                                          void *user, struct pod_resources_decoder **out)
+{
+    return new_decoder(wanted, user, true, out);
 }
 
 void pod_resources_decoder_free(struct pod_resources_decoder *d)
@@ -85,43 +104,24 @@ void pod_resources_decoder_free(struct pod_resources_decoder *d)
 
 // --- Rows ---
 
-// Copies the row's strings into the list; a name equal to the last row's shares its copy.
-static bool keep_strings(struct pod_resources_decoder *d, struct pod_device *row)
+static bool is_wanted(const struct pod_resources_decoder *d, const struct pod_device *row)
 {
-    static const struct pod_device nothing;
-    const struct pod_devices *list = &d->devices->list;
-    const struct pod_device *last = list->count ? &list->rows[list->count - 1] : &nothing;
-    struct {
-        const char **column;
-        const char *of_last;
-    } columns[] = {
-        {&row->namespace_name, last->namespace_name},
-        {&row->pod, last->pod},
-        {&row->container, last->container},
-        {&row->resource, last->resource},
-        {&row->device_id, NULL},
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
-        if (columns[i].of_last && strcmp(columns[i].of_last, *columns[i].column) == 0)
-            *columns[i].column = columns[i].of_last;
-        else
-            *columns[i].column = arena_dup(&d->devices->strings, sv_from(*columns[i].column));
-    }
-    return !d->devices->strings.error;
+    const char *resource = row->claim ? row->claim->driver : row->resource;
+    return !d->wanted || d->wanted(d->user, sv_from(resource), sv_from(row->device_id));
+}
+
+static bool is_too_long(const struct pod_device *row)
+{
+    return strlen(row->device_id) > LIMIT_POD_DEVICE_ID_BYTES;
 }
 
 // Rows beyond a cap are counted, not kept. 0, -ENOMEM.
 static int add_row(struct pod_resources_decoder *d, struct pod_device row)
 {
-    struct sv id = sv_from(row.device_id);
-    if (d->wanted && !d->wanted(d->user, sv_from(row.resource), id))
-        return 0;
     struct pod_devices *list = &d->devices->list;
-    if (row_index_find(&d->rows, list->rows, &row))
+    if (!is_wanted(d, &row) || row_index_find(&d->rows, list->rows, &row))
         return 0;
-    int r = id.len > LIMIT_POD_DEVICE_ID_BYTES ? -EFBIG : 0;
-    if (r == 0 && !keep_strings(d, &row))
-        r = d->devices->strings.error;
+    int r = is_too_long(&row) ? -EFBIG : pod_devices_copy(d->devices, &row, &row);
     if (r == 0)
         r = pod_devices_append(d->devices, &row);
     if (r == 0)
@@ -131,25 +131,80 @@ static int add_row(struct pod_resources_decoder *d, struct pod_device row)
     return r == -EFBIG ? 0 : r;
 }
 
+static int add_devices(struct pod_resources_decoder *d, const struct pod_device *of,
+                       const Kubelet__ContainerDevices *devices)
+{
+    struct pod_device row = *of;
+    int r = 0;
+    row.resource = devices->resource_name;
+    for (size_t id = 0; id < devices->n_device_ids && r == 0; id++) {
+        row.device_id = devices->device_ids[id];
+        r = add_row(d, row);
+    }
+    return r;
+}
+
+// The UID of the claim from the CDI name of one of its devices; "": it has no such name. uid has
+// room for it.
+static const char *claim_uid(const Kubelet__ClaimResource *resource, char uid[UID_BYTES + 1])
+{
+    for (size_t i = 0; i < resource->n_cdi_devices; i++) {
+        struct sv name = sv_from(resource->cdi_devices[i]->name);
+        if (!sv_starts_with(name, SV(CDI_CLAIM)))
+            continue;
+        struct sv rest = sv_sub(name, sizeof(CDI_CLAIM) - 1, name.len);
+        if (rest.len <= UID_BYTES || rest.ptr[UID_BYTES] != '-')
+            continue;
+        sv_copy(uid, UID_BYTES + 1, sv_sub(rest, 0, UID_BYTES));
+        return uid;
+    }
+    return "";
+}
+
+static int add_claim(struct pod_resources_decoder *d, const struct pod_device *of,
+                     const Kubelet__DynamicResource *claim)
+{
+    int r = 0;
+    for (size_t i = 0; i < claim->n_claim_resources && r == 0; i++) {
+        const Kubelet__ClaimResource *resource = claim->claim_resources[i];
+        char uid[UID_BYTES + 1];
+        const struct pod_device_claim c = {
+            .name = claim->claim_name,
+            .namespace_name = claim->claim_namespace,
+            .uid = claim_uid(resource, uid),
+            .driver = resource->driver_name,
+            .pool = resource->pool_name,
+            .share_id = resource->share_id,
+        };
+        struct pod_device row = *of;
+        row.resource = "";
+        row.device_id = resource->device_name;
+        row.claim = &c;
+        r = add_row(d, row);
+    }
+    return r;
+}
+
+static int add_container(struct pod_resources_decoder *d, const Kubelet__PodResources *pod,
+                         const Kubelet__ContainerResources *container)
+{
+    const struct pod_device of = {
+        .namespace_name = pod->namespace_, .pod = pod->name, .container = container->name};
+    int r = 0;
+    for (size_t i = 0; i < container->n_devices && r == 0; i++)
+        r = add_devices(d, &of, container->devices[i]);
+    for (size_t i = 0; i < container->n_dynamic_resources && r == 0; i++)
+        r = add_claim(d, &of, container->dynamic_resources[i]);
+    return r;
+}
+
 static int add_pod(struct pod_resources_decoder *d, const Kubelet__PodResources *pod)
 {
+    int r = 0;
     d->devices->list.pods++;
-    for (size_t c = 0; c < pod->n_containers; c++) {
-        const Kubelet__ContainerResources *container = pod->containers[c];
-        for (size_t i = 0; i < container->n_devices; i++) {
-            const Kubelet__ContainerDevices *devices = container->devices[i];
-            for (size_t id = 0; id < devices->n_device_ids; id++) {
-                int r = add_row(d, (struct pod_device){.namespace_name = pod->namespace_,
-                                                       .pod = pod->name,
-                                                       .container = container->name,
-                                                       .resource = devices->resource_name,
-                                                       .device_id = devices->device_ids[id]});
-                if (r < 0)
-                    return r;
-            }
-        }
-    }
-    return 0;
+    for (size_t c = 0; c < pod->n_containers && r == 0; c++)
+        r = add_container(d, pod, pod->containers[c]);
+    return r;
 }
 
 // --- One pod ---
@@ -165,16 +220,35 @@ static void scratch_free(void *arena, void *pointer)
     (void)pointer; // all at once after the pod
 }
 
+static int decode_list_pod(struct pod_resources_decoder *d, ProtobufCAllocator *allocator,
+                           struct sv bytes)
+{
+    const Kubelet__PodResources *pod =
+        kubelet__pod_resources__unpack(allocator, bytes.len, (const uint8_t *)bytes.ptr);
+    if (d->scratch.error)
+        return d->scratch.error;
+    return pod ? add_pod(d, pod) : -EBADMSG;
+}
+
+static int decode_allocatable(struct pod_resources_decoder *d, ProtobufCAllocator *allocator,
+                              struct sv bytes)
+{
+    static const struct pod_device nobody = {.namespace_name = "", .pod = "", .container = ""};
+    const Kubelet__ContainerDevices *devices =
+        kubelet__container_devices__unpack(allocator, bytes.len, (const uint8_t *)bytes.ptr);
+    if (d->scratch.error)
+        return d->scratch.error;
+    return devices ? add_devices(d, &nobody, devices) : -EBADMSG;
+}
+
 static int decode_pod(struct pod_resources_decoder *d, struct sv bytes)
 {
     ProtobufCAllocator allocator = {
         .alloc = scratch_alloc, .free = scratch_free, .allocator_data = &d->scratch};
-    static const uint8_t empty[1];
-    const uint8_t *data = bytes.len ? (const uint8_t *)bytes.ptr : empty;
-    const Kubelet__PodResources *pod = kubelet__pod_resources__unpack(&allocator, bytes.len, data);
-    int r = d->scratch.error;
-    if (r == 0)
-        r = pod ? add_pod(d, pod) : -EBADMSG;
+    if (bytes.len == 0)
+        bytes = SV(""); // its pointer may be NULL
+    int r = d->allocatable ? decode_allocatable(d, &allocator, bytes)
+                           : decode_list_pod(d, &allocator, bytes);
     arena_reset(&d->scratch);
     return r;
 }
