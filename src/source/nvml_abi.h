@@ -41,6 +41,7 @@ enum {
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+typedef struct nvmlGpuInstance_st *nvmlGpuInstance_t;
 
 // A versioned struct starts with sizeof | version << 24.
 #define NVML_STRUCT_VERSION(type, version)                                                         \
@@ -94,6 +95,9 @@ enum {
 
     NVML_COMPUTEMODE_PROHIBITED = 2,
     NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
+
+    NVML_GPU_UTILIZATION_SAMPLES = 1,
+    NVML_GPM_METRIC_GRAPHICS_UTIL = 1,
 
     NVML_AFFINITY_SCOPE_NODE = 0,
     NVML_DEVICE_MIG_ENABLE = 1,
@@ -228,6 +232,53 @@ NVML_ABI_AT(nvmlFieldValue_t, timestamp, 8);
 NVML_ABI_AT(nvmlFieldValue_t, valueType, 24);
 NVML_ABI_AT(nvmlFieldValue_t, nvmlReturn, 28);
 NVML_ABI_AT(nvmlFieldValue_t, value, 32);
+
+typedef struct {
+    unsigned long long timeStamp; // microseconds since 1970, the end of the window
+    nvmlValue_t sampleValue;
+} nvmlSample_t;
+NVML_ABI_SIZE(nvmlSample_t, 16);
+NVML_ABI_AT(nvmlSample_t, sampleValue, 8);
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long timeStamp; // as above
+    unsigned int smUtil;          // percent of the whole GPU
+    unsigned int memUtil;
+    unsigned int encUtil;
+    unsigned int decUtil;
+} nvmlProcessUtilizationSample_t;
+NVML_ABI_SIZE(nvmlProcessUtilizationSample_t, 32);
+NVML_ABI_AT(nvmlProcessUtilizationSample_t, timeStamp, 8);
+NVML_ABI_AT(nvmlProcessUtilizationSample_t, smUtil, 16);
+
+// _v3 and _v2 of the lists; rows of the first generation end after usedGpuMemory.
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory; // all ones: not known
+    unsigned int gpuInstanceId;       // all ones: none
+    unsigned int computeInstanceId;
+} nvmlProcessInfo_t;
+NVML_ABI_SIZE(nvmlProcessInfo_t, 24);
+NVML_ABI_AT(nvmlProcessInfo_t, usedGpuMemory, 8);
+NVML_ABI_AT(nvmlProcessInfo_t, gpuInstanceId, 16);
+#define NVML_PROCESS_INFO_V1_BYTES 16
+
+typedef struct {
+    unsigned int start; // of the memory slices
+    unsigned int size;
+} nvmlGpuInstancePlacement_t;
+NVML_ABI_SIZE(nvmlGpuInstancePlacement_t, 8);
+
+typedef struct {
+    nvmlDevice_t device;
+    unsigned int id;
+    unsigned int profileId;
+    nvmlGpuInstancePlacement_t placement;
+} nvmlGpuInstanceInfo_t;
+NVML_ABI_SIZE(nvmlGpuInstanceInfo_t, 24);
+NVML_ABI_AT(nvmlGpuInstanceInfo_t, profileId, 12);
+NVML_ABI_AT(nvmlGpuInstanceInfo_t, placement, 16);
 
 enum {
     NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138, // KiB, cumulative

@@ -64,12 +64,33 @@
       "nvmlDeviceGetComputeInstanceId")                                                            \
     X(nvmlDeviceGetAttributes, (nvmlDevice_t, nvmlDeviceAttributes_t *),                           \
       "nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")                                     \
+    X(nvmlDeviceGetGpuInstanceById, (nvmlDevice_t, unsigned int, nvmlGpuInstance_t *),             \
+      "nvmlDeviceGetGpuInstanceById")                                                              \
+    X(nvmlGpuInstanceGetInfo, (nvmlGpuInstance_t, nvmlGpuInstanceInfo_t *),                        \
+      "nvmlGpuInstanceGetInfo")                                                                    \
     X(nvmlDeviceGetUtilizationRates, (nvmlDevice_t, nvmlUtilization_t *),                          \
       "nvmlDeviceGetUtilizationRates")                                                             \
     X(nvmlDeviceGetEncoderUtilization, (nvmlDevice_t, unsigned int *, unsigned int *),             \
       "nvmlDeviceGetEncoderUtilization")                                                           \
     X(nvmlDeviceGetDecoderUtilization, (nvmlDevice_t, unsigned int *, unsigned int *),             \
       "nvmlDeviceGetDecoderUtilization")                                                           \
+    X(nvmlDeviceGetSamples,                                                                        \
+      (nvmlDevice_t, int, unsigned long long, int *, unsigned int *, nvmlSample_t *),              \
+      "nvmlDeviceGetSamples")                                                                      \
+    X(nvmlDeviceGetProcessUtilization,                                                             \
+      (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned int *, unsigned long long),        \
+      "nvmlDeviceGetProcessUtilization")                                                           \
+    X(nvmlDeviceGetComputeRunningProcesses, (nvmlDevice_t, unsigned int *, void *),                \
+      "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",        \
+      "nvmlDeviceGetComputeRunningProcesses")                                                      \
+    X(nvmlDeviceGetGraphicsRunningProcesses, (nvmlDevice_t, unsigned int *, void *),               \
+      "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",      \
+      "nvmlDeviceGetGraphicsRunningProcesses")                                                     \
+    X(nvmlDeviceGetMPSComputeRunningProcesses, (nvmlDevice_t, unsigned int *, void *),             \
+      "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",  \
+      "nvmlDeviceGetMPSComputeRunningProcesses")                                                   \
+    X(nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t, unsigned long long *),                   \
+      "nvmlDeviceGetTotalEnergyConsumption")                                                       \
     X(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t, nvmlMemory_v2_t *), "nvmlDeviceGetMemoryInfo_v2") \
     X(nvmlDeviceGetMemoryInfo, (nvmlDevice_t, nvmlMemory_t *), "nvmlDeviceGetMemoryInfo")          \
     X(nvmlDeviceGetBAR1MemoryInfo, (nvmlDevice_t, nvmlBAR1Memory_t *),                             \

@@ -16,6 +16,7 @@
 #include "source/nvml_call.h"
 #include "source/nvml_events.h"
 #include "source/nvml_peers.h"
+#include "source/nvml_usage.h"
 #include "source/sampler.h"
 
 #define EVENTS_PERIOD_NS NS_PER_S
@@ -40,6 +41,7 @@ struct source {
     struct exporter_socket exporter;
     struct sampler sampler;
     struct nvml_peers peers;
+    struct nvml_usage usage;
     bool ready;        // the driver is open
     unsigned attempts; // to open since it was last open with all GPUs well
     uint64_t open_ns;  // next attempt; NEVER while there is no reason
@@ -213,6 +215,7 @@ static void open_driver(struct source *s)
 static void close_driver(struct source *s)
 {
     nvml_events_disarm(&s->n, &s->events, &s->devices);
+    nvml_usage_release(&s->n, &s->usage);
     nvml_devices_release(&s->n, &s->devices);
     nvml_shutdown(&s->n);
     s->ready = false;
@@ -367,6 +370,18 @@ static void read_peers(struct source *s)
         exporter_socket_send(&s->exporter, FRAME_PEERS, &s->exporter.frame);
 }
 
+static void read_usage(struct source *s)
+{
+    struct buf *frame = &s->exporter.frame;
+    if (output_take_usage_lost(&s->exporter.output))
+        nvml_usage_break(&s->usage);
+    const struct nvml_usage_clock clock = {.now_ns = clock_mono_ns(), .wall_ns = clock_wall_ns()};
+    if (nvml_usage_read(&s->usage, &s->n, &s->devices, clock, frame))
+        exporter_socket_send(&s->exporter, FRAME_USAGE, frame);
+    else
+        log_error("out of memory", LOG_LIMIT("usage"));
+}
+
 static void do_due(struct source *s)
 {
     uint64_t now_ns = clock_mono_ns();
@@ -388,6 +403,8 @@ static void do_due(struct source *s)
         sample(s, sampler_take_due(&s->sampler, now_ns));
     if (s->ready && now_ns >= nvml_peers_due_ns(&s->peers))
         read_peers(s);
+    if (s->ready && now_ns >= nvml_usage_due_ns(&s->usage))
+        read_usage(s);
 }
 
 // --- the whole ---
@@ -404,6 +421,7 @@ static void take_frames(struct source *s)
             return;
         }
         nvml_peers_watch(&s->peers, frame.as.watch.head, frame.as.watch.field_ids, clock_mono_ns());
+        nvml_usage_watch(&s->usage, frame.as.watch.head->usage_ns, clock_mono_ns());
     }
 }
 
@@ -413,7 +431,8 @@ static uint64_t due_ns(struct source *s)
     uint64_t due = s->open_ns < s->events_ns ? s->open_ns : s->events_ns;
     uint64_t sampling = s->ready ? sampler_due_ns(&s->sampler) : NEVER;
     uint64_t peers = s->ready ? nvml_peers_due_ns(&s->peers) : NEVER;
-    uint64_t others[] = {s->walk_ns, sampling, peers, xid_board_due_ns(&s->board)};
+    uint64_t usage = s->ready ? nvml_usage_due_ns(&s->usage) : NEVER;
+    uint64_t others[] = {s->walk_ns, sampling, peers, usage, xid_board_due_ns(&s->board)};
     for (unsigned i = 0; i < ARRAY_SIZE(others); i++)
         if (others[i] < due)
             due = others[i];
@@ -433,6 +452,7 @@ static void init(struct source *s, const struct source_options *common,
     xid_board_init(&s->board, &s->exporter.output);
     sampler_init(&s->sampler);
     nvml_peers_init(&s->peers);
+    nvml_usage_init(&s->usage);
     s->sampler.n = &s->n;
     s->sampler.system = &s->system;
     s->sampler.devices = &s->devices;

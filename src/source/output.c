@@ -57,45 +57,59 @@ static bool is_whole(enum frame_type type)
            type == FRAME_PEERS;
 }
 
-// The frame to give up: the oldest sample; else one that a later one replaces; else the oldest
-// event. UINT_MAX: none.
-static unsigned find_victim(const struct output *o)
+// The frame to give up for one of a type: the oldest sample; else the newest usage; else one that a
+// later one replaces; else the oldest event. UINT_MAX: none. Usage takes the place of samples
+// alone.
+static unsigned find_victim(const struct output *o, enum frame_type for_type)
 {
-    unsigned first = o->sent ? 1 : 0, whole = ~0u, event = ~0u;
+    unsigned first = o->sent ? 1 : 0, whole = ~0u, event = ~0u, usage = ~0u;
     for (unsigned i = first; i < o->count; i++) {
         enum frame_type type = o->queue[i].type;
         if (type == FRAME_SAMPLE)
             return i;
+        if (type == FRAME_USAGE)
+            usage = i;
         if (whole == ~0u && is_whole(type) && is_superseded(o, i))
             whole = i;
         if (event == ~0u && type == FRAME_EVENTS)
             event = i;
     }
+    if (for_type == FRAME_USAGE)
+        return ~0u;
+    if (usage != ~0u)
+        return usage;
     return whole != ~0u ? whole : event;
 }
 
-static void make_room(struct output *o, size_t len)
+static void note_dropped(struct output *o, enum frame_type type)
+{
+    o->dropped++;
+    o->usage_lost |= type == FRAME_USAGE;
+}
+
+// False: the frame is to be dropped itself.
+static bool make_room(struct output *o, enum frame_type type, size_t len)
 {
     while (o->count == OUTPUT_FRAMES_MAX || (o->count && o->bytes + len > OUTPUT_BYTES_MAX)) {
-        unsigned victim = find_victim(o);
+        unsigned victim = find_victim(o, type);
         if (victim == ~0u)
-            return;
+            return type != FRAME_USAGE && o->count < OUTPUT_FRAMES_MAX;
+        note_dropped(o, o->queue[victim].type);
         remove_at(o, victim);
-        o->dropped++;
     }
+    return true;
 }
 
 static void enqueue(struct output *o, enum frame_type type, const char *bytes, size_t len,
                     size_t sent)
 {
-    make_room(o, len);
-    char *copy = o->count < OUTPUT_FRAMES_MAX ? malloc(len) : NULL;
+    char *copy = make_room(o, type, len) ? malloc(len) : NULL;
     if (!copy && sent) {
         o->failed = -ENOMEM; // half a frame is out and the rest has no place: the stream is broken
         return;
     }
     if (!copy) {
-        o->dropped++;
+        note_dropped(o, type);
         return;
     }
     memcpy(copy, bytes, len);
@@ -168,4 +182,13 @@ uint64_t output_get_dropped(struct output *o)
     uint64_t dropped = o->dropped;
     (void)pthread_mutex_unlock(&o->lock);
     return dropped;
+}
+
+bool output_take_usage_lost(struct output *o)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    bool lost = o->usage_lost;
+    o->usage_lost = false;
+    (void)pthread_mutex_unlock(&o->lock);
+    return lost;
 }

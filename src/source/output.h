@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames on their way to the exporter. Never blocks: what the socket does not take at once waits in
 // a bounded queue, from which the oldest samples are dropped first; the last of each frame that
-// tells the whole (state, entities, health, peers) is never dropped. Two threads may send; each
-// frame goes out whole.
+// tells the whole (state, entities, health, peers) is never dropped. Of USAGE frames, which follow
+// on each other, the newest is dropped first, and it is told. Two threads may send; each frame goes
+// out whole.
 #pragma once
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct output {
     size_t bytes;     // in the queue
     size_t sent;      // of the first
     uint64_t dropped; // frames
+    bool usage_lost;  // since it was asked last
     int failed;       // negative errno once the peer is gone
 };
 
@@ -41,3 +43,6 @@ int output_send(struct output *o, enum frame_type type, const struct buf *frame)
 int output_flush(struct output *o);
 bool output_is_pending(struct output *o);
 uint64_t output_get_dropped(struct output *o);
+// Whether a USAGE frame was dropped since it was asked last: the next does not follow on what the
+// exporter will have.
+bool output_take_usage_lost(struct output *o);

@@ -16,7 +16,7 @@ BUILD = pathlib.Path(os.environ.get("PODGPU_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "podgpu-source"
 
 PROTOCOL = 3
-HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH, HEALTH, PEERS, CONTROL, CONTROL_DONE = range(1, 11)
+HELLO, STATE, ENTITIES, SAMPLE, EVENTS, WATCH, HEALTH, PEERS, CONTROL, CONTROL_DONE, USAGE = range(1, 12)
 PAUSE, RESUME = 1, 2
 FAST, MEDIUM, SLOW, STATIC = range(4)
 S = 1_000_000_000
@@ -142,6 +142,8 @@ def parse(kind, body):
         return parse_table(body, "=IIII", lambda row: Verdict(*row))
     if kind == PEERS:
         return parse_table(body, "=IIII", lambda row: Peer(*row[:3]))
+    if kind == USAGE:
+        return parse_usage(body)
     if kind == CONTROL_DONE:
         number, code, why = struct.unpack("=Ii120s", body)
         return ControlDone(number, code, text(why))
@@ -204,6 +206,56 @@ def parse_table(body, layout, make):
     rows = [make(row) for row in struct.iter_unpack(layout, body[16:])]
     assert len(rows) == count
     return generation, rows
+
+
+BUSY, SHARES, PROCESSES, ENERGY, MEMORY, GAP = (1 << bit for bit in range(6))
+COMPUTE, GRAPHICS, MPS = 1, 2, 4
+
+
+@dataclasses.dataclass
+class UsageDevice:
+    entity: int
+    flags: int
+    taken_ns: int
+    energy_mj: int
+    memory_used: int
+    memory_total: int
+    busy_to_ns: int
+    shares_to_ns: int
+    spans: list = dataclasses.field(default_factory=list)      # (from_ns, to_ns, ppm, filled)
+    shares: list = dataclasses.field(default_factory=list)     # (from_ns, to_ns, pid, ppm)
+    processes: dict = dataclasses.field(default_factory=dict)  # pid: (kinds, memory, None: not known)
+
+
+@dataclasses.dataclass
+class Usage:
+    generation: int
+    vendor_calls: int
+    started_ns: int
+    ended_ns: int
+    devices: dict  # by entity
+
+
+def parse_usage(body):
+    head = struct.Struct("=6I2Q")
+    generation, count, spans, shares, processes, calls, started, ended = head.unpack_from(body)
+    layouts = [struct.Struct(x) for x in ("=II6Q4I", "=QQII", "=QQII", "=IIQ")]
+    rows, at = [], head.size
+    for layout, n in zip(layouts, (count, spans, shares, processes)):
+        rows.append(list(layout.iter_unpack(body[at:at + n * layout.size])))
+        at += n * layout.size
+    assert at == len(body)
+    usage = Usage(generation, calls, started, ended, {})
+    spans, shares, processes = map(iter, rows[1:])
+    for row in rows[0]:
+        device = UsageDevice(*row[:8])
+        device.spans = [next(spans) for _ in range(row[8])]
+        device.shares = [next(shares) for _ in range(row[9])]
+        for pid, kinds, memory in (next(processes) for _ in range(row[10])):
+            assert pid not in device.processes
+            device.processes[pid] = (kinds, None if memory == 2**64 - 1 else memory)
+        usage.devices[device.entity] = device
+    return usage
 
 
 @dataclasses.dataclass
@@ -312,6 +364,9 @@ class Source:
 
     def sample(self, timeout=10, where=lambda s: True):
         return self.next(SAMPLE, timeout, where)
+
+    def usage(self, timeout=10, where=lambda u: True):
+        return self.next(USAGE, timeout, where)
 
     def events(self, timeout=10):
         return self.next(EVENTS, timeout)[1]
