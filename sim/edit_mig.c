@@ -38,7 +38,8 @@ static void place_profile(const struct sim_node *n, uint32_t gpu, struct profile
 {
     int64_t total = sim_truth_or_zero(n, gpu, SIM_FB_TOTAL, 0) >> 30;
     bool small = n->gpus[gpu].total_slices == 4;
-    bool wide = p->slices == 1 && p->gib * (small ? 4 : 8) > total + total / 2; // 1g with twice the memory
+    bool wide =
+        p->slices == 1 && p->gib * (small ? 4 : 8) > total + total / 2; // 1g with twice the memory
     p->places = p->slices;
     p->step = p->slices >= 3 ? 4 : p->slices;
     switch (p->slices) {
@@ -117,14 +118,15 @@ static int take_number(struct sv *name, char mark, uint32_t max, uint32_t *out, 
     if (at == (size_t)-1)
         return 0;
     if (num_parse_u64(sv_sub(*name, at + 1, name->len), 0, max, &value) != 0)
-        return error_set(err, -EINVAL, "expected PROFILE[@PLACE][#ID], found '%.*s'", SV_FMT(*name));
+        return error_set(err, -EINVAL, "expected PROFILE[@PLACE][#ID], found '%.*s'",
+                         SV_FMT(*name));
     *out = (uint32_t)value;
     name->len = at;
     return 0;
 }
 
-// The first place where it may begin that is free. Layouts that no driver would make are taken, too:
-// an instance that fits nowhere begins behind the others.
+// The first place where it may begin that is free. Layouts that no driver would make are taken,
+// too: an instance that fits nowhere begins behind the others.
 static uint32_t find_place(const struct layout *l, const struct profile *p)
 {
     uint32_t mask = (1u << p->places) - 1;

@@ -107,7 +107,8 @@ static void sink_add(struct sink *s, const struct use *u)
 
 static void add_window(const struct call *c, int64_t from, int64_t to, struct sink *s)
 {
-    for (uint32_t i = call_gpu(c)->processes; i != SIM_NONE; i = c->node->processes[i].next_on_gpu) {
+    for (uint32_t i = call_gpu(c)->processes; i != SIM_NONE;
+         i = c->node->processes[i].next_on_gpu) {
         struct use u;
         if (use_of(c, i, from, to, &u))
             sink_add(s, &u);

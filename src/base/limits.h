@@ -49,7 +49,9 @@
 #define LIMIT_PROC_FILE_BYTES (16u << 10) // of /proc/PID/cgroup: 13 lines of 200 B
 #define LIMIT_POD_RECORD_LABELS 1024
 #define LIMIT_POD_RECORD_CONTAINERS 1024
-#define LIMIT_PODS_API_BYTES (64u << 20) // an answer: 250 pods of 20 KB
+#define LIMIT_POD_RECORD_CLAIMS 256
+#define LIMIT_POD_RECORD_BYTES (16u << 20) // arrays of one pod while it is read: an object of 4 MiB
+#define LIMIT_PODS_API_BYTES (64u << 20)   // an answer: 250 pods of 20 KB
 #define LIMIT_PODS_API_POD_BYTES (4u << 20)
 #define LIMIT_POD_LOGS_ENTRIES 16384
 // DRA: devices in the ResourceSlices of this node, bytes of their names.

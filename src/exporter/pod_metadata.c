@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pod is one block of memory in a map by "namespace/name". Labels are chosen in byte order of
-// their keys, so that which of two wins and where the budget ends does not hang on the order in
-// which a server writes them; then they are put in order of their names, as the page has them.
+// A pod is found by "namespace/name" and, of each source, by its UIDs. It holds one block for each
+// source that told of it; which of them counts is settled when somebody asks (best_of). What the
+// index says of a UID is the pod that was told with it last.
 #include "exporter/pod_metadata.h"
 
 #include <errno.h>
@@ -10,17 +10,24 @@
 
 #include "base/limits.h"
 #include "base/map.h"
-#include "exporter/render.h"
+#include "exporter/pod_metadata_entry.h"
 
-#define RENAME_PREFIX "label_"
-#define RESERVED_PREFIX "DCGM_" // labels that the counters file may ask for
-#define UID_BYTES_MOST 128      // they have 36
+#define UID_TEXT_BYTES 129
+
+struct pod {
+    struct pod_metadata_entry *told[POD_METADATA_SOURCES];
+    bool held;        // has rows of the kubelet's list
+    const char *name; // in names, behind the namespace
+    char names[];     // namespace, NUL, name, NUL
+};
 
 struct pod_metadata {
     const struct exporter_options *options;
-    struct map pods; // struct pod_metadata_entry
-    size_t bytes;    // of all entries
-    size_t deleted;  // entries that wait for a prune
+    struct map pods;            // struct pod by "namespace/name"
+    struct map by_uid, by_hash; // the same by a UID in lower case; by the hash of a static pod
+    size_t bytes;               // of all entries
+    size_t deleted;             // entries that wait for a prune
+    uint32_t generation[POD_METADATA_SOURCES];
     uint64_t version, refused;
 };
 
@@ -29,10 +36,20 @@ int pod_metadata_new(const struct exporter_options *options, struct pod_metadata
     struct pod_metadata *m = calloc(1, sizeof(*m));
     if (!m)
         return -ENOMEM;
+    size_t uids = (size_t)LIMIT_POD_METADATA_PODS * POD_METADATA_SOURCES;
     m->options = options;
     m->pods = MAP_INIT(LIMIT_POD_METADATA_PODS);
+    m->by_uid = MAP_INIT(uids);
+    m->by_hash = MAP_INIT(uids);
     *out = m;
     return 0;
+}
+
+static void pod_free(struct pod *pod)
+{
+    for (size_t i = 0; i < POD_METADATA_SOURCES; i++)
+        free(pod->told[i]);
+    free(pod);
 }
 
 void pod_metadata_free(struct pod_metadata *m)
@@ -40,252 +57,324 @@ void pod_metadata_free(struct pod_metadata *m)
     if (!m)
         return;
     size_t at = 0;
-    void *entry;
-    while (map_next(&m->pods, &at, NULL, &entry))
-        free(entry);
+    void *pod;
+    while (map_next(&m->pods, &at, NULL, &pod))
+        pod_free(pod);
     map_deinit(&m->pods);
+    map_deinit(&m->by_uid);
+    map_deinit(&m->by_hash);
     free(m);
 }
 
-// --- Choosing labels ---
+// --- Who counts ---
 
-struct chosen {
-    uint32_t name_at, name_len; // in names
-    struct sv value;
-};
-
-struct choice {
-    const struct exporter_options *options;
-    struct buf names;
-    struct chosen labels[LIMIT_POD_LABELS];
-    size_t count;
-    size_t bytes; // names and values with their NULs
-    uint32_t same_name, over_budget;
-};
-
-static struct sv name_of(const struct choice *c, const struct chosen *label)
+static bool is_live(const struct pod_metadata_entry *e)
 {
-    return (struct sv){c->names.data + label->name_at, label->name_len};
+    return e && !e->deleted;
 }
 
-static bool is_allowed(const struct exporter_options *o, struct sv key)
+static bool same_uid(const struct pod_metadata_entry *a, const struct pod_metadata_entry *b)
 {
-    for (size_t i = 0; i < o->pod_label_pattern_count; i++)
-        if (regex_matches(o->pod_label_patterns[i], key))
-            return true;
-    return o->pod_label_pattern_count == 0;
+    const char *x = pod_metadata_entry_text(a, POD_METADATA_KUBELET_UID);
+    return strcmp(x, pod_metadata_entry_text(b, POD_METADATA_KUBELET_UID)) == 0;
 }
 
-// Appends the name that a key is shown under.
-static void add_name(struct choice *c, struct sv key)
+// The API server may know of a pod's successor before the kubelet is asked again.
+static bool is_successor(const struct pod_metadata_entry *e, const struct pod_metadata_entry *of)
 {
-    size_t start = c->names.len;
-    text_add_sanitised_name(&c->names, key);
-    if (c->names.error)
-        return;
-    struct sv name = {c->names.data + start, c->names.len - start};
-    if (!render_label_is_built_in(c->options, name) && !sv_starts_with(name, SV(RESERVED_PREFIX)) &&
-        !sv_starts_with(name, SV("__"))) // Prometheus' own
-        return;
-    c->names.len = start;
-    buf_add_str(&c->names, RENAME_PREFIX);
-    text_add_sanitised_name(&c->names, key);
+    return of->created_s > 0 && e->created_s > of->created_s && !same_uid(e, of);
 }
 
-static bool is_taken(const struct choice *c, struct sv name)
+static const struct pod_metadata_entry *best_of(const struct pod *pod)
 {
-    for (size_t i = 0; i < c->count; i++)
-        if (sv_equals(name_of(c, &c->labels[i]), name))
-            return true;
-    return false;
+    const struct pod_metadata_entry *kubelet = pod->told[POD_METADATA_KUBELET];
+    const struct pod_metadata_entry *server = pod->told[POD_METADATA_API_SERVER];
+    if (is_live(kubelet) && is_live(server))
+        return is_successor(server, kubelet) ? server : kubelet;
+    if (is_live(kubelet) || is_live(server))
+        return is_live(kubelet) ? kubelet : server;
+    if (kubelet || server)
+        return kubelet ? kubelet : server;
+    return pod->told[POD_METADATA_LOGS];
 }
 
-static void choose_label(struct choice *c, const struct json_node *label)
+// What device series show: a static pod's UID there is its mirror pod's.
+static const struct pod_metadata_entry *shown_of(const struct pod *pod)
 {
-    if (label->kind != JSON_STRING || !label->key.len || !is_allowed(c->options, label->key))
+    const struct pod_metadata_entry *best = best_of(pod);
+    const struct pod_metadata_entry *server = pod->told[POD_METADATA_API_SERVER];
+    if (!server || best == server || !same_uid(best, server))
+        return best;
+    const char *uid = pod_metadata_entry_text(server, POD_METADATA_UID);
+    bool is_static = strcmp(uid, pod_metadata_entry_text(server, POD_METADATA_KUBELET_UID)) != 0;
+    return is_static ? server : best;
+}
+
+// --- Index ---
+
+static struct sv fold(struct sv uid, char out[UID_TEXT_BYTES])
+{
+    if (uid.len >= UID_TEXT_BYTES)
+        return (struct sv){0};
+    for (size_t i = 0; i < uid.len; i++)
+        out[i] = (char)(uid.ptr[i] >= 'A' && uid.ptr[i] <= 'Z' ? uid.ptr[i] | 0x20 : uid.ptr[i]);
+    return (struct sv){out, uid.len};
+}
+
+static int index_add(struct map *map, struct pod *pod, const struct pod_metadata_entry *e,
+                     enum pod_metadata_text which)
+{
+    char text[UID_TEXT_BYTES];
+    struct sv uid = fold(sv_from(pod_metadata_entry_text(e, which)), text);
+    int r = uid.len ? map_put(map, uid, pod, NULL) : 0;
+    return r == -E2BIG ? 0 : r; // it is found by its name alone
+}
+
+// Forgets a UID, unless another source says it of the pod, or another pod has it.
+static void index_drop(struct map *map, const struct pod *pod, const struct pod_metadata_entry *e,
+                       enum pod_metadata_text which)
+{
+    char text[UID_TEXT_BYTES];
+    struct sv spoken = sv_from(pod_metadata_entry_text(e, which)), uid = fold(spoken, text);
+    if (!uid.len || map_find(map, uid) != pod)
         return;
-    size_t most = label->key.len + sizeof("_" RENAME_PREFIX) + label->string.len + 1;
-    if (c->count == LIMIT_POD_LABELS || most > LIMIT_POD_LABELS_BYTES - c->bytes) {
-        c->over_budget++;
-        return;
+    for (size_t i = 0; i < POD_METADATA_SOURCES; i++) {
+        const struct pod_metadata_entry *other = pod->told[i];
+        if (other && sv_equals_nocase(sv_from(pod_metadata_entry_text(other, which)), spoken))
+            return;
     }
-    size_t start = c->names.len;
-    add_name(c, label->key);
-    struct chosen chosen = {(uint32_t)start, (uint32_t)(c->names.len - start), label->string};
-    if (c->names.error)
-        return;
-    if (is_taken(c, name_of(c, &chosen))) {
-        c->names.len = start;
-        c->same_name++;
-        return;
-    }
-    c->labels[c->count++] = chosen;
-    c->bytes += chosen.name_len + chosen.value.len + 2;
+    (void)map_remove(map, uid);
 }
 
-static int compare_keys(const void *a, const void *b)
+static void index_drop_entry(struct pod_metadata *m, const struct pod *pod,
+                             const struct pod_metadata_entry *e)
 {
-    return sv_compare((*(const struct json_node *const *)a)->key,
-                      (*(const struct json_node *const *)b)->key);
+    index_drop(&m->by_uid, pod, e, POD_METADATA_UID);
+    index_drop(&m->by_hash, pod, e, POD_METADATA_KUBELET_UID);
 }
 
-static int choose_labels(struct choice *c, const struct json_node *labels)
+static int index_add_entry(struct pod_metadata *m, struct pod *pod,
+                           const struct pod_metadata_entry *e)
 {
-    if (!labels || labels->kind != JSON_OBJECT || labels->count == 0)
-        return 0;
-    cleanup(mem_freep) const struct json_node **sorted = calloc(labels->count, sizeof(*sorted));
-    if (!sorted)
-        return -ENOMEM;
-    size_t count = 0;
-    for (const struct json_node *n = labels->first; n && count < labels->count; n = n->next)
-        sorted[count++] = n;
-    qsort(sorted, count, sizeof(*sorted), compare_keys);
-    for (size_t i = 0; i < count; i++)
-        choose_label(c, sorted[i]);
-    return c->names.error;
-}
-
-// Few, and mostly in order already.
-static void sort_by_name(struct choice *c)
-{
-    for (size_t i = 1; i < c->count; i++) {
-        struct chosen moved = c->labels[i];
-        size_t to = i;
-        for (; to > 0 && sv_compare(name_of(c, &c->labels[to - 1]), name_of(c, &moved)) > 0; to--)
-            c->labels[to] = c->labels[to - 1];
-        c->labels[to] = moved;
-    }
-}
-
-// --- Entries ---
-
-static char *put_text(char *at, struct sv text)
-{
-    if (text.len)
-        memcpy(at, text.ptr, text.len);
-    at[text.len] = '\0';
-    return at + text.len + 1;
-}
-
-static struct pod_metadata_entry *entry_new(const struct choice *c, struct sv uid)
-{
-    size_t bytes = uid.len + 1 + c->bytes;
-    struct pod_metadata_entry *e = malloc(sizeof(*e) + bytes);
-    if (!e)
-        return NULL;
-    *e = (struct pod_metadata_entry){
-        .label_count = (uint32_t)c->count,
-        .text_bytes = (uint32_t)bytes,
-        .same_name = c->same_name,
-        .over_budget = c->over_budget,
-    };
-    char *at = put_text(e->text, uid);
-    for (size_t i = 0; i < c->count; i++) {
-        at = put_text(at, name_of(c, &c->labels[i]));
-        at = put_text(at, c->labels[i].value);
-    }
-    return e;
-}
-
-static int entry_read(const struct pod_metadata *m, const struct json_node *pod,
-                      struct pod_metadata_entry **out)
-{
-    const struct json_node *metadata = json_find(pod, "metadata");
-    const struct json_node *uid = json_find(metadata, "uid");
-    const struct exporter_flags *flags = &m->options->flags;
-    bool has_uid = flags->pod_uid && uid && uid->kind == JSON_STRING;
-    struct choice *c = calloc(1, sizeof(*c));
-    if (!c)
-        return -ENOMEM;
-    c->options = m->options;
-    c->names = BUF_INIT(2 * LIMIT_POD_LABELS_BYTES);
-    int r = flags->pod_labels ? choose_labels(c, json_find(metadata, "labels")) : 0;
-    sort_by_name(c);
-    if (r == 0) {
-        *out = entry_new(c, has_uid && uid->string.len <= UID_BYTES_MOST ? uid->string : SV(""));
-        r = *out ? 0 : -ENOMEM;
-    }
-    buf_deinit(&c->names);
-    free(c);
+    int r = index_add(&m->by_uid, pod, e, POD_METADATA_UID);
+    if (r == 0)
+        r = index_add(&m->by_hash, pod, e, POD_METADATA_KUBELET_UID);
+    if (r < 0)
+        index_drop_entry(m, pod, e);
     return r;
+}
+
+// --- Telling ---
+
+static struct sv key_of(struct buf *out, struct sv namespace_name, struct sv name)
+{
+    buf_add_sv(out, namespace_name);
+    buf_add_char(out, '/');
+    buf_add_sv(out, name);
+    return out->error ? (struct sv){0} : buf_sv(out);
+}
+
+static struct pod *pod_new(struct sv namespace_name, struct sv name)
+{
+    struct pod *pod = calloc(1, sizeof(*pod) + namespace_name.len + name.len + 2);
+    if (!pod)
+        return NULL;
+    memcpy(pod->names, namespace_name.ptr, namespace_name.len);
+    memcpy(pod->names + namespace_name.len + 1, name.ptr, name.len);
+    pod->name = pod->names + namespace_name.len + 1;
+    return pod;
+}
+
+// The pod, made when there is none. 0, -ENOMEM, -E2BIG.
+static int take_pod(struct pod_metadata *m, struct sv key, const struct pod_record *r,
+                    struct pod **out)
+{
+    *out = map_find(&m->pods, key);
+    if (*out)
+        return 0;
+    struct pod *pod = pod_new(r->namespace_name, r->name);
+    if (!pod)
+        return -ENOMEM;
+    int result = map_put(&m->pods, key, pod, NULL);
+    if (result < 0)
+        pod_free(pod);
+    else
+        *out = pod;
+    return result;
+}
+
+static void drop_if_empty(struct pod_metadata *m, struct sv key, struct pod *pod)
+{
+    for (size_t i = 0; i < POD_METADATA_SOURCES; i++)
+        if (pod->told[i])
+            return;
+    (void)map_remove(&m->pods, key);
+    pod_free(pod);
 }
 
 static size_t entry_bytes(const struct pod_metadata_entry *e)
 {
-    return sizeof(*e) + e->text_bytes;
+    return sizeof(*e) + e->all_bytes;
 }
 
-static void forget(struct pod_metadata *m, struct pod_metadata_entry *e)
+// What a source said, no longer in the pod.
+static void entry_free(struct pod_metadata *m, const struct pod *pod, struct pod_metadata_entry *e)
 {
+    index_drop_entry(m, pod, e);
     m->bytes -= entry_bytes(e);
     m->deleted -= e->deleted;
-    m->version++;
     free(e);
 }
 
-static bool shows_the_same(const struct pod_metadata_entry *a, const struct pod_metadata_entry *b)
+// The pod may be left with nothing.
+static void drop_entry(struct pod_metadata *m, struct pod *pod, size_t source)
 {
+    struct pod_metadata_entry *e = TAKE_PTR(pod->told[source]);
+    if (!e)
+        return;
+    entry_free(m, pod, e);
+    m->version++;
+}
+
+static bool says_the_same(const struct pod_metadata_entry *a, const struct pod_metadata_entry *b,
+                          bool to_a_page)
+{
+    size_t bytes = to_a_page ? a->news_bytes : a->all_bytes;
     return a->label_count == b->label_count && a->text_bytes == b->text_bytes &&
-           memcmp(a->text, b->text, a->text_bytes) == 0;
+           bytes == (to_a_page ? b->news_bytes : b->all_bytes) && a->created_s == b->created_s &&
+           memcmp(a->text, b->text, bytes) == 0;
 }
 
-static void revive(struct pod_metadata *m, struct pod_metadata_entry *e,
-                   const struct pod_metadata_entry *now)
+// Puts e in the place of what the source said before.
+static void replace(struct pod_metadata *m, struct pod *pod, size_t source,
+                    struct pod_metadata_entry *e)
 {
-    m->deleted -= e->deleted;
-    e->deleted = false;
-    e->same_name = now->same_name;
-    e->over_budget = now->over_budget;
+    struct pod_metadata_entry *old = pod->told[source];
+    m->version += !old || !says_the_same(old, e, true);
+    pod->told[source] = e;
+    m->bytes += entry_bytes(e);
+    if (old)
+        entry_free(m, pod, old);
 }
 
-int pod_metadata_put(struct pod_metadata *m, struct sv key, const struct json_node *pod)
+// 0; -E2BIG: there is no room; -ENOMEM.
+static int put_entry(struct pod_metadata *m, struct sv key, const struct pod_record *record,
+                     size_t source, struct pod_metadata_entry **e)
 {
-    cleanup(mem_freep) struct pod_metadata_entry *e = NULL;
-    int r = entry_read(m, pod, &e);
+    struct pod *pod = map_find(&m->pods, key);
+    const struct pod_metadata_entry *old = pod ? pod->told[source] : NULL;
+    if (entry_bytes(*e) > LIMIT_POD_METADATA_BYTES - (m->bytes - (old ? entry_bytes(old) : 0)))
+        return -E2BIG;
+    int r = take_pod(m, key, record, &pod);
     if (r < 0)
         return r;
-    struct pod_metadata_entry *old = map_find(&m->pods, key);
-    if (old && shows_the_same(old, e)) { // most events tell of a pod's state alone
-        revive(m, old, e);
-        return 0;
-    }
-    size_t others = m->bytes - (old ? entry_bytes(old) : 0);
-    r = entry_bytes(e) > LIMIT_POD_METADATA_BYTES - others ? -E2BIG
-                                                           : map_put(&m->pods, key, e, NULL);
-    if (r == -ENOMEM)
-        return r;
-    if (r == -E2BIG) {
-        m->refused++;
-        (void)map_remove(&m->pods, key);
-    } else {
-        m->bytes += entry_bytes(TAKE_PTR(e));
-        m->version++;
-    }
-    if (old)
-        forget(m, old);
-    return 0;
+    r = index_add_entry(m, pod, *e);
+    if (r == 0)
+        replace(m, pod, source, TAKE_PTR(*e));
+    drop_if_empty(m, key, pod);
+    return r;
 }
 
-void pod_metadata_delete(struct pod_metadata *m, struct sv key)
+static void refuse(struct pod_metadata *m, struct sv key, size_t source)
 {
-    struct pod_metadata_entry *e = map_find(&m->pods, key);
-    if (!e || e->deleted)
+    struct pod *pod = map_find(&m->pods, key);
+    m->refused++;
+    if (!pod)
+        return;
+    drop_entry(m, pod, source);
+    drop_if_empty(m, key, pod);
+}
+
+static void revive(struct pod_metadata *m, struct pod_metadata_entry *e, uint32_t generation)
+{
+    m->version += e->deleted;
+    m->deleted -= e->deleted;
+    e->deleted = false;
+    e->generation = generation;
+}
+
+int pod_metadata_put(struct pod_metadata *m, enum pod_metadata_source source,
+                     const struct pod_record *record)
+{
+    char text[LIMIT_POD_KEY_BYTES];
+    struct buf room = {.data = text, .cap = sizeof(text), .max = sizeof(text)}; // never grows
+    struct sv key = key_of(&room, record->namespace_name, record->name);
+    if (!key.len) {
+        m->refused++;
+        return 0;
+    }
+    cleanup(mem_freep) struct pod_metadata_entry *e = NULL;
+    e = pod_metadata_entry_new(m->options, record);
+    if (!e)
+        return -ENOMEM;
+    e->generation = m->generation[source];
+    struct pod *pod = map_find(&m->pods, key);
+    struct pod_metadata_entry *old = pod ? pod->told[source] : NULL;
+    if (old && says_the_same(old, e, false)) { // most events tell of nothing that is kept
+        old->same_name = e->same_name;
+        old->over_budget = e->over_budget;
+        revive(m, old, e->generation);
+        return 0;
+    }
+    int r = put_entry(m, key, record, source, &e);
+    if (r == -E2BIG) {
+        refuse(m, key, source);
+        return 0;
+    }
+    return r;
+}
+
+static void mark_deleted(struct pod_metadata *m, struct pod_metadata_entry *e)
+{
+    if (!is_live(e))
         return;
     e->deleted = true;
     m->deleted++;
+    m->version++; // another source's may count now
+}
+
+void pod_metadata_begin(struct pod_metadata *m, enum pod_metadata_source source)
+{
+    m->generation[source]++;
+}
+
+static void delete_older(struct pod_metadata *m, enum pod_metadata_source source,
+                         uint32_t generation)
+{
+    size_t at = 0;
+    void *value;
+    while (map_next(&m->pods, &at, NULL, &value)) {
+        struct pod_metadata_entry *e = ((struct pod *)value)->told[source];
+        if (e && e->generation != generation)
+            mark_deleted(m, e);
+    }
+}
+
+void pod_metadata_end(struct pod_metadata *m, enum pod_metadata_source source)
+{
+    delete_older(m, source, m->generation[source]);
+}
+
+void pod_metadata_forget(struct pod_metadata *m, enum pod_metadata_source source)
+{
+    delete_older(m, source, ++m->generation[source]);
+}
+
+void pod_metadata_delete(struct pod_metadata *m, enum pod_metadata_source source, struct sv key)
+{
+    struct pod *pod = map_find(&m->pods, key);
+    if (pod)
+        mark_deleted(m, pod->told[source]);
 }
 
 // --- Who is still listed ---
 
-static struct pod_metadata_entry *find(const struct pod_metadata *m, const char *namespace_name,
-                                       const char *pod)
+static struct pod *find(const struct pod_metadata *m, const char *namespace_name, const char *pod)
 {
     char text[LIMIT_POD_KEY_BYTES];
-    struct buf key = {.data = text, .cap = sizeof(text), .max = sizeof(text)}; // never grows
-    buf_add_str(&key, namespace_name);
-    buf_add_char(&key, '/');
-    buf_add_str(&key, pod);
-    return key.error ? NULL : map_find(&m->pods, buf_sv(&key));
+    struct buf room = {.data = text, .cap = sizeof(text), .max = sizeof(text)};
+    struct sv key = key_of(&room, sv_from(namespace_name), sv_from(pod));
+    return key.len ? map_find(&m->pods, key) : NULL;
 }
 
 static void mark_held(struct pod_metadata *m, const struct pod_devices *rows)
@@ -293,29 +382,41 @@ static void mark_held(struct pod_metadata *m, const struct pod_devices *rows)
     size_t at = 0;
     void *value;
     while (map_next(&m->pods, &at, NULL, &value))
-        ((struct pod_metadata_entry *)value)->held = false;
+        ((struct pod *)value)->held = false;
     for (size_t i = 0; rows && i < rows->count; i++) {
         const struct pod_device *row = &rows->rows[i], *before = i > 0 ? row - 1 : NULL;
         if (before && strcmp(before->pod, row->pod) == 0 &&
             strcmp(before->namespace_name, row->namespace_name) == 0)
             continue;
-        struct pod_metadata_entry *e = find(m, row->namespace_name, row->pod);
-        if (e)
-            e->held = true;
+        struct pod *pod = find(m, row->namespace_name, row->pod);
+        if (pod)
+            pod->held = true;
     }
 }
 
-// One that is deleted and holds nothing; false: there is none.
+static bool drop_deleted(struct pod_metadata *m, struct pod *pod)
+{
+    bool any = false;
+    for (size_t i = 0; i < POD_METADATA_SOURCES; i++) {
+        if (!pod->told[i] || !pod->told[i]->deleted)
+            continue;
+        drop_entry(m, pod, i);
+        any = true;
+    }
+    return any;
+}
+
+// One pod's; false: there is none.
 static bool drop_one(struct pod_metadata *m)
 {
     size_t at = 0;
     struct sv key;
     void *value;
     while (map_next(&m->pods, &at, &key, &value)) {
-        const struct pod_metadata_entry *e = value;
-        if (!e->deleted || e->held)
+        struct pod *pod = value;
+        if (pod->held || !drop_deleted(m, pod))
             continue;
-        forget(m, map_remove(&m->pods, key));
+        drop_if_empty(m, key, pod);
         return true;
     }
     return false;
@@ -330,10 +431,81 @@ void pod_metadata_prune(struct pod_metadata *m, const struct pod_devices *rows)
         ;
 }
 
+// --- Asking ---
+
 const struct pod_metadata_entry *pod_metadata_find(const struct pod_metadata *m,
                                                    const char *namespace_name, const char *pod)
 {
-    return find(m, namespace_name, pod);
+    const struct pod *found = find(m, namespace_name, pod);
+    return found ? shown_of(found) : NULL;
+}
+
+// Which source told of the pod with this UID; the best first.
+static const struct pod_metadata_entry *told_with(const struct pod *pod, struct sv uid)
+{
+    for (size_t i = POD_METADATA_SOURCES; i-- > 0;) {
+        const struct pod_metadata_entry *e = pod->told[i];
+        if (e &&
+            (sv_equals_nocase(sv_from(pod_metadata_entry_text(e, POD_METADATA_UID)), uid) ||
+             sv_equals_nocase(sv_from(pod_metadata_entry_text(e, POD_METADATA_KUBELET_UID)), uid)))
+            return e;
+    }
+    return NULL;
+}
+
+static void find_container(const struct pod *pod, const char *id, struct pod_metadata_identity *out)
+{
+    out->container = "";
+    out->init = false;
+    for (size_t i = POD_METADATA_SOURCES; i-- > 0 && id[0] != '\0';)
+        if (pod->told[i] &&
+            pod_metadata_entry_find_container(pod->told[i], id, &out->container, &out->init))
+            return;
+}
+
+bool pod_metadata_by_uid(const struct pod_metadata *m, const char *uid, const char *container_id,
+                         struct pod_metadata_identity *out)
+{
+    char text[UID_TEXT_BYTES];
+    struct sv key = fold(sv_from(uid), text);
+    const struct pod *pod = key.len ? map_find(&m->by_uid, key) : NULL;
+    if (!pod && key.len)
+        pod = map_find(&m->by_hash, key); // later: anyone may claim a hash
+    const struct pod_metadata_entry *e = pod ? told_with(pod, key) : NULL;
+    if (!e)
+        return false;
+    out->namespace_name = pod->names;
+    out->pod = pod->name;
+    out->uid = pod_metadata_entry_text(e, POD_METADATA_KUBELET_UID);
+    find_container(pod, container_id, out);
+    return true;
+}
+
+static const char *best_text(const struct pod_metadata *m, const char *namespace_name,
+                             const char *pod, enum pod_metadata_text which)
+{
+    const struct pod *found = find(m, namespace_name, pod);
+    return found ? pod_metadata_entry_text(best_of(found), which) : "";
+}
+
+const char *pod_metadata_uid(const struct pod_metadata *m, const char *namespace_name,
+                             const char *pod)
+{
+    return best_text(m, namespace_name, pod, POD_METADATA_KUBELET_UID);
+}
+
+const char *pod_metadata_phase(const struct pod_metadata *m, const char *namespace_name,
+                               const char *pod)
+{
+    return best_text(m, namespace_name, pod, POD_METADATA_PHASE);
+}
+
+bool pod_metadata_owner(const struct pod_metadata *m, const char *namespace_name, const char *pod,
+                        const char **kind, const char **name)
+{
+    *kind = best_text(m, namespace_name, pod, POD_METADATA_OWNER_KIND);
+    *name = best_text(m, namespace_name, pod, POD_METADATA_OWNER_NAME);
+    return (*name)[0] != '\0';
 }
 
 uint64_t pod_metadata_version(const struct pod_metadata *m)
@@ -343,11 +515,13 @@ uint64_t pod_metadata_version(const struct pod_metadata *m)
 
 void pod_metadata_get_stats(const struct pod_metadata *m, struct pod_metadata_stats *out)
 {
-    *out = (struct pod_metadata_stats){.pods = m->pods.count, .refused = m->refused};
+    *out = (struct pod_metadata_stats){.refused = m->refused};
     size_t at = 0;
     void *value;
     while (map_next(&m->pods, &at, NULL, &value)) {
-        const struct pod_metadata_entry *e = value;
+        const struct pod *pod = value;
+        const struct pod_metadata_entry *e = shown_of(pod);
+        out->pods += e != pod->told[POD_METADATA_LOGS];
         out->same_name += e->same_name;
         out->over_budget += e->over_budget;
     }

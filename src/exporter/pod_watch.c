@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "kube/api.h"
 
@@ -13,6 +14,8 @@ struct pod_watch {
     struct http_client *client;
     struct kube_api *api;
     struct kube_watch *watch; // NULL: there is no access
+    struct arena scratch;     // arrays of the pod that is being read
+    uint64_t unreadable;
     bool synced, settled;
     char problem[640];
 };
@@ -28,13 +31,21 @@ static void settle(struct pod_watch *w)
 static int on_object(void *user, struct sv key, const struct json_node *object)
 {
     struct pod_watch *w = user;
-    return pod_metadata_put(w->config.metadata, key, object);
+    struct pod_record pod;
+    int r = pod_record_from_json(object, &w->scratch, &pod);
+    if (r == 0)
+        r = pod_metadata_put(w->config.metadata, POD_METADATA_API_SERVER, &pod);
+    arena_reset(&w->scratch);
+    if (r != -EBADMSG && r != -EFBIG)
+        return r;
+    w->unreadable++;
+    return 0;
 }
 
 static void on_deleted(void *user, struct sv key)
 {
     struct pod_watch *w = user;
-    pod_metadata_delete(w->config.metadata, key);
+    pod_metadata_delete(w->config.metadata, POD_METADATA_API_SERVER, key);
 }
 
 static void on_synced(void *user)
@@ -122,6 +133,7 @@ int pod_watch_new(struct loop *l, const struct pod_watch_config *config, struct 
     if (!w)
         return error_set(err, -ENOMEM, "out of memory");
     w->config = *config;
+    w->scratch = ARENA_INIT(LIMIT_POD_RECORD_BYTES);
     int r = start(w, l, err);
     if (r < 0) {
         pod_watch_free(w);
@@ -138,6 +150,7 @@ void pod_watch_free(struct pod_watch *w)
     kube_watch_free(w->watch);
     kube_api_free(w->api);
     http_client_free(w->client);
+    arena_deinit(&w->scratch);
     free(w);
 }
 
@@ -150,7 +163,7 @@ void pod_watch_get_stats(const struct pod_watch *w, struct pod_watch_stats *out)
         .settled = w->settled,
         .up = w->synced && !w->problem[0],
         .failures = s.failures,
-        .skipped = s.skipped,
+        .skipped = s.skipped + w->unreadable,
         .problem = w->problem,
     };
 }

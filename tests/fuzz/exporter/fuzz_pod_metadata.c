@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of two pods of one name, a NUL between them: what is shown of the second is fit for a
-// page, and nothing is left of the first.
+// The objects of two pods, a NUL between them: what is shown of the second is fit for a page, and
+// once both are deleted nothing is left.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,28 @@ static void check(bool holds)
         abort();
 }
 
-static bool put(struct pod_metadata *m, struct sv text)
+struct told {
+    char namespace_name[LIMIT_POD_KEY_BYTES], name[LIMIT_POD_KEY_BYTES];
+};
+
+// False: no pod.
+static bool put(struct pod_metadata *m, struct sv text, struct told *out)
 {
     struct json_document *d = NULL;
+    struct arena arena = ARENA_INIT(LIMIT_POD_RECORD_BYTES);
+    struct pod_record pod;
     if (json_parse(text, "pod", &d, NULL) < 0)
         return false;
-    check(pod_metadata_put(m, SV("ns/p"), json_root(d)) == 0);
+    bool is_pod = pod_record_from_json(json_root(d), &arena, &pod) == 0 &&
+                  pod.namespace_name.len + pod.name.len < LIMIT_POD_KEY_BYTES - 1;
+    if (is_pod) {
+        check(pod_metadata_put(m, POD_METADATA_API_SERVER, &pod) == 0);
+        sv_copy(out->namespace_name, sizeof(out->namespace_name), pod.namespace_name);
+        sv_copy(out->name, sizeof(out->name), pod.name);
+    }
+    arena_deinit(&arena);
     json_document_free(d);
-    return true;
+    return is_pod;
 }
 
 static void check_entry(const struct exporter_options *o, const struct pod_metadata_entry *e)
@@ -50,16 +64,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pod_metadata *m = NULL;
     if (size == 0 || pod_metadata_new(&o, &m) < 0)
         return 0;
-    bool known = split != (size_t)-1 && put(m, sv_sub(text, 0, split));
-    struct sv second = split != (size_t)-1 ? sv_sub(text, split + 1, size) : text;
-    known = put(m, second) || known;
-    const struct pod_metadata_entry *e = pod_metadata_find(m, "ns", "p");
-    check(known == (e != NULL));
-    if (e)
+    struct told told[2];
+    bool known[2] = {split != (size_t)-1 && put(m, sv_sub(text, 0, split), &told[0]), false};
+    known[1] = put(m, split != (size_t)-1 ? sv_sub(text, split + 1, size) : text, &told[1]);
+    for (size_t i = 0; i < ARRAY_SIZE(told); i++) {
+        if (!known[i])
+            continue;
+        const struct pod_metadata_entry *e =
+            pod_metadata_find(m, told[i].namespace_name, told[i].name);
+        check(e != NULL);
         check_entry(&o, e);
-    pod_metadata_delete(m, SV("ns/p"));
+    }
+    pod_metadata_forget(m, POD_METADATA_API_SERVER);
     pod_metadata_prune(m, NULL);
-    check(pod_metadata_find(m, "ns", "p") == NULL);
+    struct pod_metadata_stats stats;
+    pod_metadata_get_stats(m, &stats);
+    check(stats.pods == 0);
     pod_metadata_free(m);
     return 0;
 }

@@ -377,15 +377,24 @@ void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name
 
 void fixture_label(struct fixture *f, const char *key, const char *uid, const char *labels)
 {
-    struct json_document *pod = NULL;
+    struct json_document *document = NULL;
+    struct arena arena = ARENA_INIT(LIMIT_POD_RECORD_BYTES);
+    struct pod_record pod;
     struct buf text = BUF_INIT(1u << 20);
+    struct sv name = sv_from(key), namespace_name;
     f->options.flags.pod_labels = f->options.flags.pod_uid = true;
     if (!f->metadata)
         must(pod_metadata_new(&f->options, &f->metadata) == 0, "memory");
-    buf_add_fmt(&text, "{\"metadata\":{\"uid\":\"%s\",\"labels\":{%s}}}", uid, labels);
-    must(text.error == 0 && json_parse(buf_sv(&text), "pod", &pod, NULL) == 0, "labels");
-    must(pod_metadata_put(f->metadata, sv_from(key), json_root(pod)) == 0, "memory");
-    json_document_free(pod);
+    sv_next(&name, '/', &namespace_name);
+    buf_add_fmt(&text,
+                "{\"metadata\":{\"namespace\":\"%.*s\",\"name\":\"%.*s\",\"uid\":\"%s\","
+                "\"labels\":{%s}}}",
+                SV_FMT(namespace_name), SV_FMT(name), uid, labels);
+    must(text.error == 0 && json_parse(buf_sv(&text), "pod", &document, NULL) == 0, "labels");
+    must(pod_record_from_json(json_root(document), &arena, &pod) == 0, "pod");
+    must(pod_metadata_put(f->metadata, POD_METADATA_API_SERVER, &pod) == 0, "memory");
+    arena_deinit(&arena);
+    json_document_free(document);
     buf_deinit(&text);
     f->owners.metadata = f->metadata;
     f->owners.version++;

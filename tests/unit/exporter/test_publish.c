@@ -173,7 +173,7 @@ static void labels_change_with_the_next_page_and_go_with_the_kubelets_row(void *
     fixture_label(f, "ns/p0", "u", "\"stage\":\"two\"");
     assert_int_equal(publish(p, f, FIXTURE_NOW_NS), 0);
     assert_true(page_says(p, ",stage=\"two\",container="));
-    pod_metadata_delete(f->metadata, SV("ns/p0"));
+    pod_metadata_delete(f->metadata, POD_METADATA_API_SERVER, SV("ns/p0"));
     assert_int_equal(publish(p, f, FIXTURE_NOW_NS), 0);
     assert_true(page_says(p, ",stage=\"two\",container="));
     publisher_set_pods(p, NULL);
