@@ -6,7 +6,8 @@ usage: apiserver.py [--port PORT] [--token TOKEN] FIXTURE...
 
 Answers as kubernetes.io/docs/reference/using-api/api-concepts says: lists with limit and continue tokens, watches from a
 resourceVersion with bookmarks, 410 for versions that are gone, label selectors and the field selectors metadata.name,
-metadata.namespace, spec.nodeName and status.phase; JSON only. Fixtures are YAML or JSON, objects or lists of them, as
+metadata.namespace, spec.nodeName, spec.driver and status.phase; JSON only. ResourceSlices are served in the versions of
+resource.k8s.io that the server is told to have. Fixtures are YAML or JSON, objects or lists of them, as
 the real server gives them. Tests use class ApiServer: put, delete, and what may go wrong.
 """
 import argparse
@@ -33,6 +34,10 @@ RESOURCES = {  # plural: group, version, kind, namespaced
     "ingresses": ("networking.k8s.io", "v1", "Ingress", True),
 }
 PLURALS = {kind: plural for plural, (_, _, kind, _) in RESOURCES.items()}
+# ResourceSlices are kept once for each version they are served in: their objects differ.
+SLICE_GROUP = "resource.k8s.io"
+SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
+RESOURCES |= {f"resourceslices@{v}": (SLICE_GROUP, v, "ResourceSlice", False) for v in SLICE_VERSIONS}
 USER = "system:serviceaccount:monitoring:podgpu-agent"
 
 
@@ -68,7 +73,16 @@ def label_matcher(text):
     return lambda labels: all(t(labels) for t in tests)
 
 
-FIELDS = {"metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"}
+FIELDS = {"metadata.name", "metadata.namespace", "spec.nodeName", "spec.driver", "status.phase"}
+
+
+def slice_in(body, version):
+    """A v1 ResourceSlice in another version: v1beta1 has a device's attributes under basic."""
+    out = json.loads(json.dumps(body)) | {"apiVersion": f"{SLICE_GROUP}/{version}"}
+    if version == "v1beta1":
+        devices = out["spec"].get("devices", [])
+        out["spec"]["devices"] = [{"name": d["name"], "basic": {k: v for k, v in d.items() if k != "name"}} for d in devices]
+    return out
 
 
 def field_matcher(text):
@@ -133,6 +147,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if url.path == "/version":
                 self.send_json(200, b'{"major":"1","minor":"31","gitVersion":"v1.31.0"}')
                 return
+            if url.path == f"/apis/{SLICE_GROUP}" and api.slice_versions:
+                self.send_json(200, json.dumps(api.slice_group()).encode())
+                return
             plural, namespace = api.resource_of(url.path)
             watching = query.get("watch") in ("1", "true")
             api.authorize("watch" if watching else "list", plural, namespace)
@@ -161,9 +178,11 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class ApiServer:
-    def __init__(self, certificate=None, token=None, port=0, watch_cache=False):
+    def __init__(self, certificate=None, token=None, port=0, watch_cache=False, slice_versions=SLICE_VERSIONS):
         """certificate: (file, key file) for HTTPS. token: the only one that is taken, None: none is asked for.
-        watch_cache: lists with resourceVersion=0 are answered whole, whatever the limit, as from the real one's cache."""
+        watch_cache: lists with resourceVersion=0 are answered whole, whatever the limit, as from the real one's cache.
+        slice_versions: those of resource.k8s.io that are served, the preferred one first."""
+        self.slice_versions = slice_versions
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.certificate, self.token, self.watch_cache = certificate, token, watch_cache
@@ -229,11 +248,17 @@ class ApiServer:
             self.changed.notify_all()
 
     def _put(self, body):
-        plural = PLURALS[body["kind"]]
+        if body["kind"] == "ResourceSlice":
+            for version in SLICE_VERSIONS:
+                self._store(f"resourceslices@{version}", slice_in(body, version))
+        else:
+            self._store(PLURALS[body["kind"]], body)
+
+    def _store(self, plural, body):
         self.version += 1
         meta = body["metadata"]
         meta["resourceVersion"] = str(self.version)
-        meta.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join((plural,) + self.key(body)))))
+        meta.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join((plural.split("@")[0],) + self.key(body)))))
         meta.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
         before = self.objects[plural].get(self.key(body))
         after = Stored(body)
@@ -255,17 +280,23 @@ class ApiServer:
 
     def delete(self, kind, name, namespace=""):
         with self.lock:
-            plural = PLURALS[kind]
-            before = self.objects[plural].pop((namespace, name))
-            self.version += 1
-            last = json.loads(before.text)
-            last["metadata"]["resourceVersion"] = str(self.version)
-            self.history[plural].append((self.version, Stored(last), None))
+            for plural in self.stores(kind):
+                before = self.objects[plural].pop((namespace, name))
+                self.version += 1
+                last = json.loads(before.text)
+                last["metadata"]["resourceVersion"] = str(self.version)
+                self.history[plural].append((self.version, Stored(last), None))
             self.changed.notify_all()
+
+    @staticmethod
+    def stores(kind):
+        if kind == "ResourceSlice":
+            return [f"resourceslices@{version}" for version in SLICE_VERSIONS]
+        return [PLURALS[kind]]
 
     def get(self, kind, name, namespace=""):
         with self.lock:
-            return json.loads(self.objects[PLURALS[kind]][(namespace, name)].text)
+            return json.loads(self.objects[self.stores(kind)[0]][(namespace, name)].text)
 
     def load(self, *paths):
         import yaml
@@ -338,17 +369,27 @@ class ApiServer:
         m = re.fullmatch(r"/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
                          r"(?:/namespaces/(?P<ns>[^/]+))?/(?P<plural>[^/]+)", path)
         group = (m["group"] or "") if m else None
+        if m and (group, m["plural"]) == (SLICE_GROUP, "resourceslices") and m["version"] in self.slice_versions:
+            return f"resourceslices@{m['version']}", None
         if not m or m["plural"] not in RESOURCES or RESOURCES[m["plural"]][0] != group or \
                 RESOURCES[m["plural"]][1] != (m["version"] or "v1"):
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         return m["plural"], urllib.parse.unquote(m["ns"]) if m["ns"] else None
 
+    def slice_group(self):
+        """The group's versions, for who asks which to take."""
+        versions = [{"groupVersion": f"{SLICE_GROUP}/{v}", "version": v} for v in self.slice_versions]
+        return {"kind": "APIGroup", "apiVersion": "v1", "name": SLICE_GROUP, "versions": versions,
+                "preferredVersion": versions[0]}
+
     def authorize(self, verb, plural, namespace):
+        plural = plural.split("@")[0]
         with self.lock:
             if (verb, plural) in self.denied:
+                group = RESOURCES[plural][0] if plural in RESOURCES else SLICE_GROUP
                 where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
                 raise Refusal(403, "Forbidden", f'{plural} is forbidden: User "{USER}" cannot {verb} resource '
-                              f'"{plural}" in API group "{RESOURCES[plural][0]}" {where}')
+                              f'"{plural}" in API group "{group}" {where}')
 
     def selector(self, query, namespace):
         labels = label_matcher(query.get("labelSelector", ""))

@@ -63,7 +63,8 @@ class Exporter:
     def __init__(self, node, port, extra):
         command = [str(run_node.BUILD / "podgpu-exporter"), "-k", "-a", f"127.0.0.1:{port}", "-f", str(node.counters),
                    "--pod-resources-kubelet-socket", str(node.socket), "--nvml-library", str(node.nvml_library),
-                   "--kmsg-path", str(node.kmsg_path), *engine_words(node), *extra]
+                   "--kmsg-path", str(node.kmsg_path), "--proc-path", node.proc_path, "--pod-log-path", node.log_path,
+                   "--pods-api-socket", node.pods_api_socket, *engine_words(node), *extra]
         self.port = port
         self.process = subprocess.Popen(command, env=dict(node.env, NODE_NAME=node.node_name),
                                         stderr=subprocess.PIPE, text=True, errors="replace")
@@ -180,7 +181,7 @@ def run(arguments, extra):
     ending = threading.Event()
     for signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signo, lambda *_: ending.set())
-    with run_node.SimNode(arguments.scenario) as node:
+    with run_node.SimNode(arguments.scenario, proc=True, logs=True) as node:
         exporter = Exporter(node, usual_port() if arguments.port is None else arguments.port, extra)
         agent, shipped = None, True
         try:

@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated kubelet: the pod-resources API (public proto k8s.io/kubelet/pkg/apis/podresources) on a Unix socket.
+"""The simulated kubelet: the pod-resources API (public proto k8s.io/kubelet/pkg/apis/podresources) on a Unix socket,
+and the Pods API (k8s.io/kubelet/pkg/apis/pods) on another.
 
-usage: kubelet.py NODE_FILE SOCKET
+usage: kubelet.py NODE_FILE SOCKET [PODS_API_SOCKET]
 
 A real gRPC server (grpcio) with messages of google.protobuf; what it lists and how it misbehaves is the node's:
 kubelet.down (the server is gone and its socket with it), kubelet.short (only static pods yet, as just after a start),
 kubelet.rate_limited, kubelet.burst and kubelet.calls_per_second (the bucket of all clients together),
 kubelet.delay_ms, kubelet.silent (never answers), kubelet.v1, kubelet.v1alpha1 (0: UNIMPLEMENTED), kubelet.pad_bytes
-(the answer is at least that long). Prints "ready" when it listens for the first time.
+(the answer is at least that long), kubelet.allocatable (0: no plugin has registered), kubelet.dra (0: claims are not
+listed, as before 1.34), kubelet.completed (pods that are over: 0 not listed, as from 1.34, 1 without their devices,
+2 with them), kubelet.pods_api (1: the second socket is there). Prints "ready" when it listens for the first time.
 """
 import os
 import signal
@@ -22,7 +25,9 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pods  # noqa: E402
 from node import Node  # noqa: E402
+from pods_proto import ADDED, DELETED, MESSAGES, MODIFIED, pod_bytes  # noqa: E402
 
 TICK_S = 0.02
 PAD_PODS = 8
@@ -55,10 +60,23 @@ def messages(package):
     _field(devices, 1, "resource_name", FIELD.TYPE_STRING)
     _field(devices, 2, "device_ids", FIELD.TYPE_STRING, True)
     _field(devices, 3, "topology", FIELD.TYPE_MESSAGE, False, ref("TopologyInfo"))
+    cdi = message("CDIDevice")
+    _field(cdi, 1, "name", FIELD.TYPE_STRING)
+    claim = message("ClaimResource")
+    _field(claim, 1, "cdi_devices", FIELD.TYPE_MESSAGE, True, ref("CDIDevice"))
+    _field(claim, 2, "driver_name", FIELD.TYPE_STRING)
+    _field(claim, 3, "pool_name", FIELD.TYPE_STRING)
+    _field(claim, 4, "device_name", FIELD.TYPE_STRING)
+    _field(claim, 5, "share_id", FIELD.TYPE_STRING)
+    dynamic = message("DynamicResource")
+    _field(dynamic, 2, "claim_name", FIELD.TYPE_STRING)
+    _field(dynamic, 3, "claim_namespace", FIELD.TYPE_STRING)
+    _field(dynamic, 4, "claim_resources", FIELD.TYPE_MESSAGE, True, ref("ClaimResource"))
     container = message("ContainerResources")
     _field(container, 1, "name", FIELD.TYPE_STRING)
     _field(container, 2, "devices", FIELD.TYPE_MESSAGE, True, ref("ContainerDevices"))
     _field(container, 3, "cpu_ids", FIELD.TYPE_INT64, True)
+    _field(container, 5, "dynamic_resources", FIELD.TYPE_MESSAGE, True, ref("DynamicResource"))
     pod = message("PodResources")
     _field(pod, 1, "name", FIELD.TYPE_STRING)
     _field(pod, 2, "namespace", FIELD.TYPE_STRING)
@@ -100,6 +118,12 @@ class Bucket:
             return True
 
 
+def mig_resource(instance):
+    """The mixed strategy's name of an instance's resource."""
+    part = "" if instance["ci_slices"] == instance["slices"] else f"{instance['ci_slices']}c."
+    return f"nvidia.com/mig-{part}{instance['profile'].replace('+', '.')}"
+
+
 class Api(grpc.GenericRpcHandler):
     def __init__(self, node):
         self.node = node
@@ -113,9 +137,12 @@ class Api(grpc.GenericRpcHandler):
             "/v1alpha1.PodResourcesLister/List": ("kubelet.v1alpha1.List", "kubelet.v1alpha1", self.list_v1alpha1),
         }
 
+    def is_served(self, method):
+        return self.node.node_truth(method[1]) != 0
+
     def service(self, details):
         method = self.methods.get(details.method)
-        if not method or self.node.node_truth(method[1]) == 0:
+        if not method or not self.is_served(method):
             return None  # UNIMPLEMENTED
         symbol, _, answer = method
 
@@ -139,11 +166,22 @@ class Api(grpc.GenericRpcHandler):
             time.sleep(TICK_S)
 
     def pods(self):
-        pods = self.node.pods()
-        # Just after a start the kubelet knows static pods only: those have no devices here.
-        if self.node.node_truth("kubelet.short"):
-            pods = [p for p in pods if not any(c["devices"] for c in p["containers"])]
-        return pods
+        """Those that are listed, their containers as they are: restartable init containers, then the others."""
+        completed = self.node.node_truth("kubelet.completed")
+        found = []
+        for pod in self.node.pods():
+            over = pod["phase"] in pods.FINISHED
+            # Just after a start the kubelet knows static pods only, and of others those without devices here.
+            early = self.node.node_truth("kubelet.short") and not pod["config_hash"] and \
+                any(c["devices"] or c["extra"].get("claims") for c in pod["containers"])
+            if early or (over and completed == 0):
+                continue
+            listed = [c for c in pod["containers"] if c["init"] == pods.SIDECAR] + \
+                [c for c in pod["containers"] if c["init"] == pods.APP]
+            if over and completed == 1:
+                listed = [c | {"devices": [], "extra": {}} for c in listed]
+            found.append(pod | {"containers": listed})
+        return found
 
     @staticmethod
     def fill_devices(out, device, topology):
@@ -151,6 +189,19 @@ class Api(grpc.GenericRpcHandler):
         out.device_ids.append(device["id"])
         if topology is not None:
             out.topology.nodes.add(ID=topology)
+
+    @staticmethod
+    def fill_claim(out, claim):
+        """As the kubelet does: a device's entry carries the CDI names of those of its driver before it, too."""
+        out.claim_name, out.claim_namespace = claim["name"], claim["namespace"]
+        cdi = {}
+        for device in claim["devices"]:
+            names = cdi.setdefault(device["driver"], [])
+            names.append(f"k8s.{device['driver']}/claim={claim['uid']}-{device['device']}")
+            entry = out.claim_resources.add(driver_name=device["driver"], pool_name=device["pool"],
+                                            device_name=device["device"], share_id=device["share_id"])
+            for name in names:
+                entry.cdi_devices.add(name=name)
 
     def fill_pod(self, out, pod):
         """v1: one entry per device and NUMA node."""
@@ -160,6 +211,9 @@ class Api(grpc.GenericRpcHandler):
             for device in c["devices"]:
                 for numa in device["numa"] or [None]:
                     self.fill_devices(container.devices.add(), device, numa)
+            if self.node.node_truth("kubelet.dra"):
+                for claim in pods.claims_of(pod, c, pods.claims(self.node)):
+                    self.fill_claim(container.dynamic_resources.add(), claim)
 
     def pad(self, out):
         """Plugins that hand out memory in units make answers of megabytes."""
@@ -205,16 +259,19 @@ class Api(grpc.GenericRpcHandler):
         return out.SerializeToString()
 
     def allocatable(self, _request, _context):
-        """The GPUs and instances themselves, or the replicas that pods hold."""
+        """What the device plugin offers and finds healthy: GPUs, instances, or replicas of them."""
         n = self.node
         out = self.kinds["v1"]["AllocatableResourcesResponse"]()
         mig = n.instances()
         for gpu in range(n.gpu_count):
+            if n.truth(gpu, "lost") or n.truth(gpu, "unhealthy") or not n.node_truth("kubelet.allocatable"):
+                continue
             own = [x for x in mig if x["gpu"] == gpu]
-            for x in own:
-                self.fill_devices(out.devices.add(), {"resource": f"nvidia.com/mig-{x['profile']}", "id": x["uuid"]}, 0)
-            if not own:
-                self.fill_devices(out.devices.add(), {"resource": "nvidia.com/gpu", "id": n.uuid(gpu)}, 0)
+            for resource, ident in [(mig_resource(x), x["uuid"]) for x in own] or [("nvidia.com/gpu", n.uuid(gpu))]:
+                resource = n.gpu_text(gpu, "resource").decode() or resource
+                replicas = n.replicas(gpu)
+                for name in [f"{ident}::{r}" for r in range(replicas)] or [ident]:
+                    self.fill_devices(out.devices.add(), {"resource": resource, "id": name}, 0)
         return out.SerializeToString()
 
     def get(self, request, context):
@@ -227,18 +284,70 @@ class Api(grpc.GenericRpcHandler):
         context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted.pod_name} in namespace {wanted.pod_namespace} not found")
 
 
-class Kubelet:
-    """Starts and stops the server as the node says; each start listens on a new socket renamed into place."""
+class PodsApi(Api):
+    """ListPods, GetPod and WatchPods. Pods are as the kubelet knows them, those that are over, too."""
 
-    def __init__(self, node, socket):
-        self.node = node
+    def __init__(self, node):
+        super().__init__(node)
+        self.methods = {
+            "/v1alpha1.Pods/ListPods": ("kubelet.pods.List", "kubelet.pods_api", self.list_pods),
+            "/v1alpha1.Pods/GetPod": ("kubelet.pods.Get", "kubelet.pods_api", self.get_pod),
+        }
+
+    def service(self, details):
+        if details.method != "/v1alpha1.Pods/WatchPods":
+            return super().service(details)
+        return grpc.unary_stream_rpc_method_handler(self.watch_pods)
+
+    def known(self):
+        """{UID: bytes} in the order of the node."""
+        short = self.node.node_truth("kubelet.short")
+        bodies = [pods.pod_object(self.node, p, api=False) for p in self.node.pods() if p["config_hash"] or not short]
+        return {b["metadata"]["uid"]: (b, pod_bytes(b)) for b in bodies}
+
+    def list_pods(self, _request, _context):
+        return MESSAGES["ListPodsResponse"](pods=[data for _, data in self.known().values()]).SerializeToString()
+
+    def get_pod(self, request, context):
+        wanted = MESSAGES["GetPodRequest"].FromString(request).podUID
+        known = self.known()
+        if wanted not in known:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"pod with UID {wanted} not found")
+        return MESSAGES["GetPodResponse"](pod=known[wanted][1]).SerializeToString()
+
+    def watch_pods(self, _request, context):
+        """What is there as ADDED, then changes; never a word that this was all, as in the first releases."""
+        self.admit(context)
+        self.node.count_call("kubelet.pods.Watch")
+
+        def event(kind, data):
+            return MESSAGES["WatchPodsEvent"](type=kind, pod=data).SerializeToString()
+        told = {}
+        while context.is_active():
+            now = self.known()
+            for uid, (body, data) in now.items():
+                if uid not in told or told[uid][1] != data:
+                    yield event(MODIFIED if uid in told else ADDED, data)
+            for uid in told.keys() - now.keys():
+                meta = told[uid][0]["metadata"]
+                yield event(DELETED, pod_bytes({"metadata": {k: meta[k] for k in ("name", "namespace", "uid")}}))
+            told = now
+            time.sleep(TICK_S)
+
+
+class Kubelet:
+    """Starts and stops a server as the node says; each start listens on a new socket renamed into place."""
+
+    def __init__(self, api, socket, wanted):
+        self.api = api
         self.socket = Path(socket)
-        self.api = Api(node)
+        self.wanted = wanted
         self.server = None
         self.starts = 0
 
     def start(self):
         self.starts += 1
+        self.socket.parent.mkdir(exist_ok=True)
         temporary = self.socket.with_name(f"{self.socket.name}.{os.getpid()}.{self.starts}")
         options = [("grpc.so_reuseport", 0)]
         self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), handlers=[self.api], options=options)
@@ -248,31 +357,39 @@ class Kubelet:
         os.rename(temporary, self.socket)
 
     def stop(self):
+        if not self.server:
+            return
         self.socket.unlink(missing_ok=True)
         self.server.stop(0).wait(2)
         self.server = None
 
     def tick(self):
-        down = self.node.node_truth("kubelet.down")
-        if down and self.server:
+        wanted = self.wanted()
+        if not wanted and self.server:
             self.stop()
-        elif not down and not self.server:
+        elif wanted and not self.server:
             self.start()
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    kubelet = Kubelet(Node(sys.argv[1]), sys.argv[2])
-    kubelet.tick()
+    node = Node(sys.argv[1])
+    servers = [Kubelet(Api(node), sys.argv[2], lambda: not node.node_truth("kubelet.down"))]
+    if len(sys.argv) == 4:
+        servers.append(Kubelet(PodsApi(node), sys.argv[3],
+                               lambda: node.node_truth("kubelet.pods_api") and not node.node_truth("kubelet.down")))
+    for server in servers:
+        server.tick()
     print("ready", flush=True)
     while not ending.wait(TICK_S):
-        kubelet.tick()
-    if kubelet.server:
-        kubelet.stop()
+        for server in servers:
+            server.tick()
+    for server in servers:
+        server.stop()
 
 
 if __name__ == "__main__":

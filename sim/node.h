@@ -128,8 +128,8 @@ struct sim_process {
     _Atomic uint32_t load; // newest segment, SIM_NONE: idle
     uint32_t pod;          // index, SIM_NONE
     uint32_t next_on_gpu;
-    _Atomic uint32_t work; // 1 + index in works, 0: none, or none any more
-    uint32_t reserved;
+    _Atomic uint32_t work;   // 1 + index in works, 0: none, or none any more
+    uint32_t container;      // index, SIM_NONE
     _Atomic int64_t busy_ns; // busy time of a work that is none any more
 };
 
@@ -171,14 +171,27 @@ struct sim_instance {
 struct sim_pod {
     uint32_t name, namespace_name, uid; // strings
     uint32_t first_container, containers;
+    uint32_t config_hash; // string: of a static pod the UID that its cgroup has, else ""
+    uint32_t phase;       // string, until it completes
+    uint32_t extra;       // string: JSON, what only objects of Kubernetes tell (scenario_extra.c)
     int64_t start_ns;
+    _Atomic int64_t completed_ns; // SIM_FOREVER: never; its processes end then
     _Atomic int64_t end_ns;
+    _Atomic uint32_t failed; // 1: completed as Failed, 0: as Succeeded
+    uint32_t reserved;
 };
 
 struct sim_container {
     uint32_t name;
     uint32_t first_device, devices;
-    uint32_t reserved;
+    uint32_t id;    // string: 64 hex digits
+    uint32_t init;  // SIM_CONTAINER_*
+    uint32_t extra; // string: JSON
+};
+enum sim_container_kind {
+    SIM_CONTAINER_APP,
+    SIM_CONTAINER_INIT,    // runs before the others and ends
+    SIM_CONTAINER_SIDECAR, // a restartable init container
 };
 
 struct sim_device {
@@ -342,6 +355,8 @@ struct sim_gpu {
     uint32_t links;        // NVLink
     uint32_t fans;
     uint32_t multiprocessors;
+    uint32_t replicas;         // that the device plugin offers of it, 0: itself
+    uint32_t resource;         // string: its resource name, "" the plugin's usual one
     uint32_t prof_group_count; // 0: those of its architecture
     struct sim_prof_group prof_groups[SIM_MAX_PROF_GROUPS];
     int64_t window_ns;                        // of utilisation
@@ -364,6 +379,8 @@ struct sim_node {
     uint32_t old_library; // 1: this driver is the one of build/sim/old
     uint32_t
         reinit_after_loss; // 1: handles of a GPU that was lost stay lost until the next nvmlInit
+    uint32_t cgroups;      // string: shape of the pods' cgroups
+    uint32_t extra;        // string: JSON, claims and slices (scenario_extra.c)
     uint32_t reserved;
     int64_t epoch_ns;             // CLOCK_MONOTONIC at t = 0
     int64_t wall_epoch_us;        // since 1970, at t = 0

@@ -32,7 +32,7 @@ class Process(ctypes.Structure):
     _fields_ = [("gpu", c_uint32), ("instance", c_uint32), ("pid", c_uint32), ("type", c_uint32),
                 ("memory_bytes", c_int64), ("start_ns", c_int64), ("end_ns", c_int64), ("name", c_uint32),
                 ("load", c_uint32), ("pod", c_uint32), ("next_on_gpu", c_uint32), ("work", c_uint32),
-                ("reserved", c_uint32), ("busy_ns", c_int64)]
+                ("container", c_uint32), ("busy_ns", c_int64)]
 
 
 class NodeError(Exception):
@@ -70,6 +70,11 @@ def _library():
         ("sim_get_string", c_char_p, [session, c_uint32]),
         ("sim_driver_version", c_char_p, [session]),
         ("sim_node_name", c_char_p, [session]),
+        ("sim_cgroups", c_char_p, [session]),
+        ("sim_node_extra", c_char_p, [session]),
+        ("sim_generation", c_uint32, [session]),
+        ("sim_wall", c_int64, [session, c_int64]),
+        ("sim_gpu_number", c_uint32, [session, c_uint32, c_char_p]),
         ("sim_uses_old_library", c_int, [session]),
         ("sim_dcgm_library", c_uint32, [session]),
         ("sim_dcgm_engine_runs", c_int, [session]),
@@ -115,6 +120,10 @@ class Node:
     def pods(self, t=None):
         """The pods listed at t (now): a list of dicts."""
         return json.loads(self.command("pods list", -1 if t is None else t))["pods"]
+
+    def all_pods(self):
+        """Those that are over or yet to come, too; phases are of now."""
+        return json.loads(self.command("pods list all"))["pods"]
 
     def counts(self):
         """{symbol: (calls, total ns)} of every call made so far."""
@@ -198,6 +207,32 @@ class Node:
         return self._lib.sim_node_name(self._session).decode()
 
     @property
+    def cgroups(self):
+        """The shape of the pods' cgroups (procfs.py)."""
+        return self._lib.sim_cgroups(self._session).decode()
+
+    @property
+    def extra(self):
+        """Claims and slices as the scenario has them; their leaves are texts."""
+        return json.loads(self._lib.sim_node_extra(self._session) or b"{}")
+
+    @property
+    def generation(self):
+        """Grows with each change; what begins and ends at its time changes without."""
+        return self._lib.sim_generation(self._session)
+
+    def wall_us(self, t=None):
+        """Microseconds since 1970 at t (now), as the driver stamps its samples."""
+        return self._lib.sim_wall(self._session, self.now() if t is None else t)
+
+    def minor(self, gpu):
+        return self._lib.sim_gpu_number(self._session, gpu, b"minor")
+
+    def replicas(self, gpu):
+        """How many the device plugin offers of the GPU, 0: itself."""
+        return self._lib.sim_gpu_number(self._session, gpu, b"replicas")
+
+    @property
     def old_library(self):
         return bool(self._lib.sim_uses_old_library(self._session))
 
@@ -237,12 +272,17 @@ class Node:
         """MIG instances alive at t (now): dicts, one a compute instance."""
         t = self.now() if t is None else t
         return [{"index": index, "gpu": row.gpu, "gi": row.gi, "ci": row.ci, "slot": row.slot,
-                 "slices": row.gi_slices, "profile": self.string(row.profile), "uuid": self.string(row.uuid),
+                 "slices": row.gi_slices, "ci_slices": row.ci_slices, "profile": self.string(row.profile), "uuid": self.string(row.uuid),
                  "memory_bytes": row.memory_bytes, "profile_id": row.profile_id, "placement": row.placement}
                 for index, row in self._rows(self._lib.sim_get_instance, Instance) if row.from_ns <= t < row.until_ns]
 
     def processes(self, t=None):
         t = self.now() if t is None else t
+        return [p for p in self.all_processes() if p["start_ns"] <= t < p["end_ns"]]
+
+    def all_processes(self):
         return [{"index": index, "gpu": row.gpu, "instance": row.instance, "pid": row.pid, "type": row.type,
-                 "memory_bytes": row.memory_bytes, "name": self.string(row.name)}
-                for index, row in self._rows(self._lib.sim_get_process, Process) if row.start_ns <= t < row.end_ns]
+                 "memory_bytes": row.memory_bytes, "name": self.string(row.name), "real": row.work != 0,
+                 "start_ns": row.start_ns, "end_ns": row.end_ns,
+                 "pod": None if row.pod == NONE else row.pod, "container": None if row.container == NONE else row.container}
+                for index, row in self._rows(self._lib.sim_get_process, Process)]

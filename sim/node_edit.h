@@ -42,6 +42,13 @@ int must_use sim_add_load(struct sim_node *n, _Atomic uint32_t *list, const stru
                           struct error *err);
 int must_use sim_add_process(struct sim_node *n, const struct sim_process *p, uint32_t *out,
                              struct error *err);
+// What a pod and a container are called when nobody says so: a UID, 64 hex digits, both the same in
+// every run.
+int must_use sim_default_uid(struct sim_node *n, uint32_t pod, uint32_t *out, struct error *err);
+int must_use sim_default_config_hash(struct sim_node *n, uint32_t pod, uint32_t *out,
+                                     struct error *err);
+int must_use sim_default_container_id(struct sim_node *n, uint32_t pod, uint32_t container,
+                                      uint32_t *out, struct error *err);
 int must_use sim_add_event(struct sim_node *n, const struct sim_event *e, struct error *err);
 // "3g.40gb,2g.20gb:1c+1c": GPU instances with one or more compute instances each. Ends the
 // instances of before and their processes.
@@ -73,9 +80,11 @@ int must_use sim_command(struct sim_node *n, int64_t at, size_t argc, const stru
 int must_use sim_command_line(struct sim_node *n, int64_t at, struct sv line, struct buf *out,
                               struct error *err);
 
-// Pods listed at t: {"pods": [{"name", "namespace", "uid", "containers": [{"name", "devices":
-// [{"resource", "id", "numa": [0]}]}]}]}
-void sim_pods_json(const struct sim_node *n, int64_t t, struct buf *out);
+// Pods that are there at t, or all there ever are: {"pods": [{"index", "first_container", "name",
+// "namespace", "uid", "config_hash", "phase", "extra", "containers": [{"name", "id", "init": 0..2,
+// "extra", "devices": [{"resource", "id", "numa": [0]}]}]}]}; extra: an object of texts, as the
+// scenario has them.
+void sim_pods_json(const struct sim_node *n, int64_t t, bool all, struct buf *out);
 
 // A scenario's text into a zeroed node. -EINVAL with position and reason.
 int must_use sim_compile(struct sim_node *n, struct sv text, const char *file, struct error *err);

@@ -118,12 +118,14 @@ uint32_t sim_work_begin(struct sim_node *n, uint32_t gpu, uint32_t instance, con
         .name = add_string(n, name),
         .load = SIM_NONE,
         .pod = SIM_NONE,
+        .container = SIM_NONE,
         .next_on_gpu = atomic_load(&n->gpus[gpu].processes),
         .work = work + 1,
     };
     atomic_store(&w->pid, (uint32_t)getpid());
     atomic_store(&n->process_count, at + 1);
     atomic_store_explicit(&n->gpus[gpu].processes, at, memory_order_release);
+    atomic_fetch_add(&n->generation, 1);
     return work;
 }
 
@@ -174,4 +176,5 @@ void sim_work_end(struct sim_node *n, uint32_t work)
     struct sim_work *w = &n->works[work];
     end_process(&n->processes[w->process], sim_now(n));
     atomic_store(&w->pid, 0);
+    atomic_fetch_add(&n->generation, 1);
 }

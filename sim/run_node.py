@@ -8,6 +8,12 @@
 n.env             the environment for programs on the node: SIM_NODE and LD_LIBRARY_PATH on top of os.environ
 n.nvml_library    path of the vendor library double
 n.socket          the kubelet's pod-resources socket
+n.pods_api_socket the kubelet's Pods API, there while kubelet.pods_api is 1
+n.proc_path       a procfs with the node's processes (procfs.py), where SimNode has proc=True, or proc="private": what a
+                  program without hostPID sees; else None
+n.log_path        a /var/log with the names of pods and containers, where SimNode has logs=True; else None
+n.api             an API server (apiserver.py) with the node's pods and ResourceSlices, where SimNode has api=True or an
+                  ApiServer; else None
 n.kmsg_path       a FIFO that behaves like /dev/kmsg: one record a write
 n.node_name       what NODE_NAME is there
 n.counters        a counters file that suits the scenario: its own, or the stock one
@@ -26,6 +32,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import pods  # noqa: E402
+import procfs  # noqa: E402
+from apiserver import ApiServer  # noqa: E402
 from node import BUILD, EVENT_KMSG, NS, Node  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
@@ -66,12 +75,17 @@ class SimNode:
     """scenario: a name of sim/scenarios or a path. text: the scenario itself instead. directory: where files go (a
     temporary one if None, removed at the end). freeze: hold the clock at that scenario second from the start."""
 
-    def __init__(self, scenario="post", *, text=None, rate=1.0, kubelet=True, directory=None, freeze=None):
+    def __init__(self, scenario="post", *, text=None, rate=1.0, kubelet=True, directory=None, freeze=None, proc=False,
+                 logs=False, api=None):
         self.scenario = scenario
         self.text = text
         self.rate = rate
         self.with_kubelet = kubelet
         self.freeze_at = freeze
+        self.with_proc, self.with_logs, self.with_api = proc, logs, api
+        self.proc_path = self.log_path = self.api = None
+        self._files = self._mirror = self._mirror_node = None
+        self._syncing = threading.Lock()
         self._given = directory
         self._process = None
         self._kmsg = -1
@@ -124,10 +138,35 @@ class SimNode:
         self._feeder.start()
         (self.directory / "pod-resources").mkdir(exist_ok=True)
         self.socket = str(self.directory / "pod-resources" / "kubelet.sock")
+        self.pods_api_socket = str(self.directory / "pods-api" / "pods-api.sock")
+        self._start_surroundings()
         if self.node.dcgm_engine_runs:
             self.start_engine()
         if self.with_kubelet:
             self._start_kubelet()
+
+    def _start_surroundings(self):
+        """What the kernel, the kubelet and the API server say of the pods, and what keeps it in step."""
+        if self.with_proc:
+            self.proc_path = str(self.directory / "proc")
+        if self.with_logs:
+            self.log_path = str(self.directory / "log")
+        if self.with_proc or self.with_logs:
+            self._files = procfs.Files(self.file, proc=self.proc_path, logs=self.log_path,
+                                       private=self.with_proc == "private")
+        if self.with_api:
+            self.api = self.with_api if isinstance(self.with_api, ApiServer) else ApiServer()
+            self._mirror_node = Node(self.file)
+            self._mirror = pods.Mirror(self._mirror_node, self.api)
+        self.sync()
+
+    def sync(self):
+        """Brings procfs, /var/log and API server in step now; happens by itself after each change and in between."""
+        with self._syncing:
+            if self._files:
+                self._files.sync()
+            if self._mirror:
+                self._mirror.sync()
 
     # --- DCGM ---
 
@@ -149,7 +188,7 @@ class SimNode:
         return self.start_engine(socket=unix) if unix else self.start_engine(listen=old.address)
 
     def _start_kubelet(self, deadline_s=20):
-        self._process = subprocess.Popen([PYTHON, HERE / "kubelet.py", self.file, self.socket],
+        self._process = subprocess.Popen([PYTHON, HERE / "kubelet.py", self.file, self.socket, self.pods_api_socket],
                                          stdout=subprocess.PIPE, env=dict(os.environ, PODGPU_BUILD=str(BUILD)))
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -176,6 +215,13 @@ class SimNode:
         if self._kmsg >= 0:
             os.close(self._kmsg)
             self._kmsg = -1
+        if self.api and not isinstance(self.with_api, ApiServer):
+            self.api.stop()
+        if self._mirror_node:
+            self._mirror_node.close()
+        if self._files:
+            self._files.close()
+        self._files = self._mirror = self._mirror_node = None
         if self.node:
             self.node.close()
             self.node = None
@@ -198,7 +244,9 @@ class SimNode:
     # --- changes ---
 
     def command(self, line, at_ns=-1):
-        return self.node.command(line, at_ns)
+        answer = self.node.command(line, at_ns)
+        self.sync()
+        return answer
 
     def set(self, name, value):
         """set("gpu0.lost", 1), set("gpu0.load", "square:on=20s,off=20s"), set("kubelet.down", 1)"""
@@ -259,6 +307,7 @@ class SimNode:
         written = set()
         while not self._ending.wait(TICK_S):
             now = self.node.now()
+            self.sync()
             for index, event in enumerate(self.node.events()):
                 if index in written or event.at_ns > now:
                     continue

@@ -42,9 +42,11 @@ static void add_symbols(struct sim_node *n)
 #include "cuda_symbols.def"
 #undef CUDA_SYMBOL
     };
-    static const char *const kubelet[] = {"kubelet.v1.List", "kubelet.v1.GetAllocatableResources",
-                                          "kubelet.v1.Get", "kubelet.v1alpha1.List",
-                                          "kubelet.rejected"};
+    static const char *const kubelet[] = {
+        "kubelet.v1.List",    "kubelet.v1.GetAllocatableResources",
+        "kubelet.v1.Get",     "kubelet.v1alpha1.List",
+        "kubelet.pods.List",  "kubelet.pods.Get",
+        "kubelet.pods.Watch", "kubelet.rejected"};
     uint32_t at = 0;
     for (size_t i = 0; i < sim_driver_symbol_count && at < SIM_MAX_SYMBOLS; i++, at++) {
         sv_copy(n->symbols[at].name, sizeof(n->symbols[at].name),
@@ -146,10 +148,25 @@ static int check_loads(struct compile *c)
     return 0;
 }
 
+// Shapes of cgroup paths that run_node.py writes (procfs.py).
+static int compile_cgroups(struct compile *c, const struct yaml_node *y)
+{
+    static const char *const shapes[] = {"systemd",  "cgroupfs", "crio",   "docker",
+                                         "mismatch", "kind",     "hybrid", "inside"};
+    if (!y)
+        return sim_add_string(c->n, SV("systemd"), &c->n->cgroups, c->err);
+    for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+        if (sv_equals(y->scalar, sv_from(shapes[i])))
+            return compile_text(c, y, &c->n->cgroups);
+    }
+    return compile_refuse(c, y, "no such shape of cgroups");
+}
+
 static int compile_root(struct compile *c, const struct yaml_node *root)
 {
     static const char *const known[] = {"node",      "driver",  "models", "gpus", "pods",
-                                        "processes", "kubelet", "script", "dcgm", NULL};
+                                        "processes", "kubelet", "script", "dcgm", "cgroups",
+                                        "claims",    "slices",  NULL};
     const struct yaml_node *gpus = yaml_find(root, "gpus"), *pods = yaml_find(root, "pods");
     int rc = yaml_check_keys(root, c->file, known, c->err);
     if (rc == 0)
@@ -167,8 +184,13 @@ static int compile_root(struct compile *c, const struct yaml_node *root)
     for (const struct yaml_node *y = pods ? pods->first : NULL; rc == 0 && y; y = y->next)
         rc = compile_pod(c, y);
     if (rc == 0)
-        rc = compile_processes(c, yaml_find(root, "processes"), SIM_NONE,
-                               (struct compile_span){SIM_ALWAYS, SIM_FOREVER});
+        rc = compile_processes(
+            c, yaml_find(root, "processes"),
+            (struct compile_place){SIM_NONE, SIM_NONE, {SIM_ALWAYS, SIM_FOREVER}});
+    if (rc == 0)
+        rc = compile_cgroups(c, yaml_find(root, "cgroups"));
+    if (rc == 0)
+        rc = compile_node_extra(c, root);
     if (rc == 0)
         rc = compile_script(c, yaml_find(root, "script"));
     return rc == 0 ? check_loads(c) : rc;

@@ -45,6 +45,8 @@ static const struct {
     GPU_KEY(links, GPU_NUMBER),
     GPU_KEY(fans, GPU_NUMBER),
     GPU_KEY(multiprocessors, GPU_NUMBER),
+    GPU_KEY(replicas, GPU_NUMBER),
+    GPU_KEY(resource, GPU_TEXT),
 #undef GPU_KEY
 };
 

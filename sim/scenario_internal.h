@@ -18,6 +18,12 @@ struct compile_span {
     int64_t start, end;
 };
 
+// Where processes run: SIM_NONE is in no pod.
+struct compile_place {
+    uint32_t pod, container;
+    struct compile_span span;
+};
+
 // --- Values (scenario_values.c); all: 0, -EINVAL or -ENOSPC with c->err ---
 
 // Gives an error from a value's parser the position of the value; rc as it is.
@@ -41,7 +47,13 @@ int must_use compile_gpu(struct compile *c, const struct yaml_node *y);
 int must_use compile_dcgm(struct compile *c, const struct yaml_node *y);
 int must_use compile_dcgm_gpu(struct compile *c, uint32_t gpu, const struct yaml_node *y);
 int must_use compile_pod(struct compile *c, const struct yaml_node *y);
-// Processes of a pod (SIM_NONE: of none) that live in span unless they say otherwise; list may be
-// NULL.
-int must_use compile_processes(struct compile *c, const struct yaml_node *list, uint32_t pod,
-                               struct compile_span span);
+// --- scenario_extra.c ---
+// The values of these keys (NULL-ended) as one JSON object.
+int must_use compile_extra(struct compile *c, const struct yaml_node *y, const char *const *keys,
+                           uint32_t *out);
+int must_use compile_node_extra(struct compile *c, const struct yaml_node *root); // claims, slices
+int must_use compile_pod_extra(struct compile *c, const struct yaml_node *y, uint32_t *out);
+
+// Processes that live in the place's span unless they say otherwise; list may be NULL.
+int must_use compile_processes(struct compile *c, const struct yaml_node *list,
+                               struct compile_place place);

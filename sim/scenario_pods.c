@@ -80,12 +80,12 @@ static int process_memory(struct compile *c, const struct yaml_node *y, _Atomic 
     return rc;
 }
 
-static int compile_process(struct compile *c, const struct yaml_node *y, uint32_t pod,
-                           struct compile_span span)
+static int compile_process(struct compile *c, const struct yaml_node *y, struct compile_place place)
 {
     static const char *const known[] = {"device", "pid",   "name", "memory", "type",
                                         "load",   "start", "end",  NULL};
-    struct sim_process p = {.pod = pod, .load = SIM_NONE};
+    struct sim_process p = {.pod = place.pod, .container = place.container, .load = SIM_NONE};
+    struct compile_span span = place.span;
     const struct yaml_node *device = yaml_find(y, "device"), *pid = yaml_find(y, "pid");
     const struct yaml_node *name = yaml_find(y, "name"), *load = yaml_find(y, "load");
     int64_t end;
@@ -118,67 +118,138 @@ static int compile_process(struct compile *c, const struct yaml_node *y, uint32_
     return compile_at(c, y, sim_add_process(c->n, &p, &slot, c->err));
 }
 
-int compile_processes(struct compile *c, const struct yaml_node *list, uint32_t pod,
-                      struct compile_span span)
+int compile_processes(struct compile *c, const struct yaml_node *list, struct compile_place place)
 {
     int rc = list ? compile_expect(c, list, YAML_SEQUENCE) : 0;
     for (const struct yaml_node *y = list ? list->first : NULL; rc == 0 && y; y = y->next)
-        rc = compile_process(c, y, pod, span);
+        rc = compile_process(c, y, place);
     return rc;
 }
 
-static int compile_container(struct compile *c, const struct yaml_node *y, uint32_t slot,
-                             uint32_t pod, struct compile_span span)
+static int container_id(struct compile *c, const struct yaml_node *y, uint32_t pod, uint32_t slot)
 {
-    static const char *const known[] = {"name", "devices", "processes", NULL};
-    const struct yaml_node *name = yaml_find(y, "name"), *devices = yaml_find(y, "devices");
     struct sim_container *out = &c->n->containers[slot];
+    if (!y)
+        return sim_default_container_id(c->n, pod, slot, &out->id, c->err);
+    if (y->scalar.len != 64)
+        return compile_refuse(c, y, "expected 64 hex digits");
+    return compile_text(c, y, &out->id);
+}
+
+static int compile_container(struct compile *c, const struct yaml_node *y,
+                             enum sim_container_kind kind, struct compile_place place)
+{
+    static const char *const known[] = {"name",      "id",          "devices", "claims",
+                                        "processes", "restartable", NULL};
+    static const char *const kept[] = {"claims", NULL};
+    const struct yaml_node *name = yaml_find(y, "name"), *devices = yaml_find(y, "devices");
+    const struct yaml_node *restartable = yaml_find(y, "restartable");
+    struct sim_container *out = &c->n->containers[place.container];
+    bool restarts = false;
     int rc = yaml_check_keys(y, c->file, known, c->err);
     if (rc == 0)
         rc = name ? compile_text(c, name, &out->name)
                   : compile_refuse(c, y, "a container has a name");
+    if (rc == 0 && restartable)
+        rc = yaml_read_bool(restartable, c->file, &restarts, c->err);
+    if (rc == 0 && restarts && kind == SIM_CONTAINER_APP)
+        rc = compile_refuse(c, restartable, "only init containers are restartable");
+    out->init = restarts ? SIM_CONTAINER_SIDECAR : kind;
+    if (rc == 0)
+        rc = container_id(c, yaml_find(y, "id"), place.pod, place.container);
+    if (rc == 0)
+        rc = compile_extra(c, y, kept, &out->extra);
     out->first_device = c->n->device_count;
     for (const struct yaml_node *d = devices ? devices->first : NULL; rc == 0 && d; d = d->next)
-        rc = compile_device(c, d, begin(span.start), &out->devices);
+        rc = compile_device(c, d, begin(place.span.start), &out->devices);
     if (rc == 0)
-        rc = compile_processes(c, yaml_find(y, "processes"), pod, span);
+        rc = compile_processes(c, yaml_find(y, "processes"), place);
     return rc;
+}
+
+static int compile_containers(struct compile *c, const struct yaml_node *list,
+                              enum sim_container_kind kind, struct compile_place *place)
+{
+    int rc = list ? compile_expect(c, list, YAML_SEQUENCE) : 0;
+    for (const struct yaml_node *y = list ? list->first : NULL; rc == 0 && y;
+         y = y->next, place->container++)
+        rc = compile_container(c, y, kind, *place);
+    return rc;
+}
+
+static int compile_identity(struct compile *c, const struct yaml_node *y, uint32_t slot)
+{
+    const struct yaml_node *name = yaml_find(y, "name"), *ns = yaml_find(y, "namespace"),
+                           *uid = yaml_find(y, "uid"), *is_static = yaml_find(y, "static"),
+                           *hash = yaml_find(y, "config_hash");
+    struct sim_node *n = c->n;
+    struct sim_pod *p = &n->pods[slot];
+    bool from_file = hash != NULL;
+    int rc = name ? compile_text(c, name, &p->name) : compile_refuse(c, y, "a pod has a name");
+    if (rc == 0)
+        rc = ns ? compile_text(c, ns, &p->namespace_name)
+                : sim_add_string(n, SV("default"), &p->namespace_name, c->err);
+    if (rc == 0)
+        rc = uid ? compile_text(c, uid, &p->uid) : sim_default_uid(n, slot, &p->uid, c->err);
+    if (rc == 0 && is_static)
+        rc = yaml_read_bool(is_static, c->file, &from_file, c->err);
+    if (rc == 0 && from_file)
+        rc = hash ? compile_text(c, hash, &p->config_hash)
+                  : sim_default_config_hash(n, slot, &p->config_hash, c->err);
+    return rc;
+}
+
+static int compile_phase(struct compile *c, const struct yaml_node *y, struct sim_pod *p,
+                         struct compile_span *span)
+{
+    const struct yaml_node *phase = yaml_find(y, "phase");
+    int64_t completes;
+    int rc = compile_time(c, yaml_find(y, "start"), SIM_ALWAYS, &span->start);
+    if (rc == 0)
+        rc = compile_time(c, yaml_find(y, "end"), SIM_FOREVER, &span->end);
+    if (rc == 0)
+        rc = compile_time(c, yaml_find(y, "completes"), SIM_FOREVER, &completes);
+    if (rc == 0)
+        rc = phase ? compile_text(c, phase, &p->phase)
+                   : sim_add_string(c->n, SV("Running"), &p->phase, c->err);
+    if (rc < 0)
+        return rc;
+    p->start_ns = span->start;
+    atomic_store(&p->end_ns, span->end);
+    atomic_store(&p->completed_ns, completes);
+    if (completes < span->end)
+        span->end = completes; // of its processes
+    return 0;
 }
 
 int compile_pod(struct compile *c, const struct yaml_node *y)
 {
-    static const char *const known[] = {"name", "namespace",  "uid", "start",
-                                        "end",  "containers", NULL};
+    static const char *const known[] = {
+        "name",      "namespace", "uid",    "start",           "end",    "containers",
+        "completes", "phase",     "static", "config_hash",     "labels", "annotations",
+        "owner",     "claims",    "qos",    "init_containers", NULL};
     struct sim_node *n = c->n;
-    const struct yaml_node *name = yaml_find(y, "name"), *ns = yaml_find(y, "namespace"),
-                           *uid = yaml_find(y, "uid");
-    const struct yaml_node *containers = yaml_find(y, "containers");
-    uint32_t slot = n->pod_count, count = containers ? (uint32_t)containers->count : 0;
-    struct compile_span span;
+    const struct yaml_node *apps = yaml_find(y, "containers"),
+                           *inits = yaml_find(y, "init_containers");
+    size_t count = (apps ? apps->count : 0) + (inits ? inits->count : 0);
+    struct compile_place place = {.pod = n->pod_count, .container = n->container_count};
     int rc = yaml_check_keys(y, c->file, known, c->err);
-    if (rc == 0 && (slot == SIM_MAX_PODS || n->container_count + count > SIM_MAX_CONTAINERS))
+    if (rc == 0 && (place.pod == SIM_MAX_PODS || place.container + count > SIM_MAX_CONTAINERS))
         rc = compile_refuse(c, y, "too many pods or containers");
     if (rc < 0)
         return rc;
-    struct sim_pod *p = &n->pods[slot];
-    *p = (struct sim_pod){.first_container = n->container_count, .containers = count};
-    n->container_count += count;
-    rc = name ? compile_text(c, name, &p->name) : compile_refuse(c, y, "a pod has a name");
+    struct sim_pod *p = &n->pods[place.pod];
+    *p = (struct sim_pod){.first_container = place.container, .containers = (uint32_t)count};
+    n->container_count += (uint32_t)count;
+    rc = compile_identity(c, y, place.pod);
     if (rc == 0)
-        rc = ns ? compile_text(c, ns, &p->namespace_name)
-                : sim_add_string(n, SV("default"), &p->namespace_name, c->err);
-    if (rc == 0 && uid)
-        rc = compile_text(c, uid, &p->uid);
+        rc = compile_phase(c, y, p, &place.span);
     if (rc == 0)
-        rc = compile_time(c, yaml_find(y, "start"), SIM_ALWAYS, &span.start);
+        rc = compile_pod_extra(c, y, &p->extra);
     if (rc == 0)
-        rc = compile_time(c, yaml_find(y, "end"), SIM_FOREVER, &span.end);
-    uint32_t at = p->first_container;
-    for (const struct yaml_node *k = containers ? containers->first : NULL; rc == 0 && k;
-         k = k->next)
-        rc = compile_container(c, k, at++, slot, span);
-    p->start_ns = rc == 0 ? span.start : 0;
-    atomic_store(&p->end_ns, rc == 0 ? span.end : 0);
-    n->pod_count = slot + 1;
+        rc = compile_containers(c, apps, SIM_CONTAINER_APP, &place);
+    if (rc == 0)
+        rc = compile_containers(c, inits, SIM_CONTAINER_INIT, &place);
+    n->pod_count = place.pod + 1;
     return rc;
 }

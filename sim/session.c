@@ -197,8 +197,11 @@ const char *sim_gpu_text(struct sim_session *s, uint32_t gpu, const char *what)
     struct {
         const char *name;
         uint32_t at;
-    } texts[] = {
-        {"uuid", g->uuid}, {"name", g->name}, {"bus_id", g->bus_id}, {"serial", g->serial}};
+    } texts[] = {{"uuid", g->uuid},
+                 {"name", g->name},
+                 {"bus_id", g->bus_id},
+                 {"serial", g->serial},
+                 {"resource", g->resource}};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         if (strcmp(texts[i].name, what) == 0)
             return sim_string(s->node, texts[i].at);
@@ -258,6 +261,32 @@ const char *sim_driver_version(struct sim_session *s)
 const char *sim_node_name(struct sim_session *s)
 {
     return s->node->name;
+}
+
+const char *sim_cgroups(struct sim_session *s)
+{
+    return sim_string(s->node, s->node->cgroups);
+}
+
+const char *sim_node_extra(struct sim_session *s)
+{
+    return sim_string(s->node, s->node->extra);
+}
+
+uint32_t sim_generation(struct sim_session *s)
+{
+    return atomic_load(&s->node->generation);
+}
+
+int64_t sim_wall(struct sim_session *s, int64_t t)
+{
+    return sim_wall_us(s->node, t);
+}
+
+uint32_t sim_gpu_number(struct sim_session *s, uint32_t gpu, const char *what)
+{
+    const struct sim_gpu *g = &s->node->gpus[gpu];
+    return strcmp(what, "minor") == 0 ? g->minor : g->replicas;
 }
 
 int sim_uses_old_library(struct sim_session *s)

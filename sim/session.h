@@ -39,7 +39,7 @@ SIM_API int sim_get_memory(struct sim_session *s, uint32_t gpu, uint32_t instanc
                            int64_t out[4]);
 SIM_API uint32_t sim_gpu_count(struct sim_session *s);
 SIM_API const char *sim_gpu_text(struct sim_session *s, uint32_t gpu,
-                                 const char *what); // uuid, name, bus_id, serial
+                                 const char *what); // uuid, name, bus_id, serial, resource
 SIM_API uint64_t sim_get_calls(struct sim_session *s, const char *symbol);
 SIM_API void sim_count_call(struct sim_session *s, const char *symbol, uint64_t took_ns);
 // Events in the order they were written; 0, or -1 past the end.
@@ -50,6 +50,12 @@ SIM_API int sim_get_process(struct sim_session *s, uint32_t index, struct sim_pr
 SIM_API const char *sim_get_string(struct sim_session *s, uint32_t at);
 SIM_API const char *sim_driver_version(struct sim_session *s);
 SIM_API const char *sim_node_name(struct sim_session *s);
+SIM_API const char *sim_cgroups(struct sim_session *s);     // the shape of the pods' cgroups
+SIM_API const char *sim_node_extra(struct sim_session *s);  // JSON: claims and slices
+SIM_API uint32_t sim_generation(struct sim_session *s);     // grows with each edit
+SIM_API int64_t sim_wall(struct sim_session *s, int64_t t); // microseconds since 1970 of t
+SIM_API uint32_t sim_gpu_number(struct sim_session *s, uint32_t gpu,
+                                const char *what); // minor, replicas
 SIM_API int sim_uses_old_library(struct sim_session *s);
 SIM_API uint32_t sim_dcgm_library(struct sim_session *s); // major, 0: none
 SIM_API int sim_dcgm_engine_runs(struct sim_session *s);
