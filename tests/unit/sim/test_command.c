@@ -89,18 +89,24 @@ static void pods_come_and_go_with_their_processes(void **state)
 {
     struct sim_node *n = node_of(two_gpus);
     struct buf out = BUF_INIT(1 << 20);
-    verb(n, 1 * S, "pods add train namespace=ml device=gpu0,gpu1::2 uid=u-1", 0);
+    verb(
+        n, 1 * S,
+        "pods add train namespace=ml id=c-1 device=gpu0,gpu1::2 uid=u-1 labels=a:b owner=Job/train",
+        0);
     verb(n, 1 * S, "process add device=gpu0 pid=7 memory=10MiB load=0.5 pod=train", 0);
-    sim_pods_json(n, 1 * S, &out);
+    sim_pods_json(n, 1 * S, false, &out);
     assert_string_equal(
         buf_cstr(&out),
-        "{\"pods\":[{\"name\":\"train\",\"namespace\":\"ml\",\"uid\":\"u-1\",\"containers\":[{"
-        "\"name\":"
-        "\"main\",\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-0\",\"numa\":[0]},"
-        "{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-1::2\",\"numa\":[0]}]}]}]}\n");
+        "{\"pods\":[{\"index\":0,\"first_container\":0,\"name\":\"train\",\"namespace\":\"ml\","
+        "\"uid\":\"u-1\",\"config_hash\":\"\",\"phase\":\"Running\",\"start_ns\":1000000000,"
+        "\"end_ns\":9223372036854775807,\"extra\":{\"labels\":{\"a\":\"b\"},\"owner\":{\"kind\":"
+        "\"Job\",\"name\":\"train\"}},\"containers\":[{\"name\":\"main\",\"id\":\"c-1\",\"init\":0,"
+        "\"extra\":{\"claims\":[]},\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-0\","
+        "\"numa\":[0]},{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-1::2\",\"numa\":[0]}]}]}]}\n");
+    assert_int_equal(n->processes[0].container, 0);
     verb(n, 5 * S, "pods end train", 0);
     buf_reset(&out);
-    sim_pods_json(n, 5 * S, &out);
+    sim_pods_json(n, 5 * S, false, &out);
     assert_string_equal(buf_cstr(&out), "{\"pods\":[]}\n");
     assert_true(sim_process_alive(n, 0, 5 * S - 1));
     assert_false(sim_process_alive(n, 0, 5 * S));
