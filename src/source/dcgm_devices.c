@@ -55,6 +55,7 @@ struct dcgm_entity *dcgm_survey_add(struct dcgm_survey *b, int group, uint32_t i
     e->record.parent = b->count++;
     e->record.index = e->record.minor = e->record.gpu_instance_id = UINT32_MAX;
     e->record.instance_entity_id = e->record.id = UINT32_MAX;
+    e->record.profile_id = e->record.placement = UINT32_MAX; // DCGM tells neither
     return e;
 }
 

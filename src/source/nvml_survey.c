@@ -163,6 +163,41 @@ static void describe_instance(struct nvml *n, struct nvml_entity *e, const struc
                    uuid, e->record.gpu_instance_id, compute_instance);
 }
 
+static const struct frame_entity *find_old_instance(const struct nvml_survey *b,
+                                                    const struct frame_entity *e)
+{
+    for (uint32_t i = 0; i < b->old->count; i++) {
+        const struct frame_entity *old = &b->old->list[i].record;
+        if (old->kind == e->kind && old->index == e->index && e->uuid[0] &&
+            old->gpu_instance_id == e->gpu_instance_id && old->slices == e->slices &&
+            strcmp(old->uuid, e->uuid) == 0 && strcmp(old->profile, e->profile) == 0)
+            return old;
+    }
+    return NULL;
+}
+
+// Asked once: an instance stays where it is, and who may not know it is not told later either.
+static void read_placement(const struct nvml_survey *b, struct nvml_entity *e, nvmlDevice_t gpu)
+{
+    const struct frame_entity *old = find_old_instance(b, &e->record);
+    nvmlGpuInstance_t instance = NULL;
+    nvmlGpuInstanceInfo_t info = {0};
+    if (old) {
+        e->record.profile_id = old->profile_id;
+        e->record.placement = old->placement;
+        return;
+    }
+    uint32_t index = e->record.index;
+    nvmlReturn_t result = nvml_call(b->n, index, nvmlDeviceGetGpuInstanceById, gpu,
+                                    e->record.gpu_instance_id, &instance);
+    if (result == NVML_SUCCESS)
+        result = nvml_call(b->n, index, nvmlGpuInstanceGetInfo, instance, &info);
+    if (result != NVML_SUCCESS)
+        return;
+    e->record.profile_id = info.profileId;
+    e->record.placement = info.placement.start;
+}
+
 // One slot of the MIG walk: a compute instance. The first of its GPU instance makes the record.
 static nvmlReturn_t add_slot(struct nvml_survey *b, uint32_t gpu, unsigned int slot,
                              uint32_t *ordinal)
@@ -191,12 +226,15 @@ static nvmlReturn_t add_slot(struct nvml_survey *b, uint32_t gpu, unsigned int s
         .gpu_instance_id = instance_id,
         .instance_entity_id = parent->index * parent->total_slices + (*ordinal)++,
         .id = UINT32_MAX,
+        .profile_id = UINT32_MAX,
+        .placement = UINT32_MAX,
         .total_slices = parent->total_slices,
     };
     memcpy(e->record.name, parent->name, sizeof(e->record.name));
     memcpy(e->record.bus_id, parent->bus_id, sizeof(e->record.bus_id));
     result = read_uuid(n, index, device, e->record.uuid);
     describe_instance(n, e, parent);
+    read_placement(b, e, b->list[gpu].device);
     return result;
 }
 
@@ -257,6 +295,8 @@ static struct nvml_entity *add_gpu(struct nvml_survey *b, uint32_t index)
         .gpu_instance_id = UINT32_MAX,
         .instance_entity_id = UINT32_MAX,
         .id = UINT32_MAX,
+        .profile_id = UINT32_MAX,
+        .placement = UINT32_MAX,
     };
     return e;
 }

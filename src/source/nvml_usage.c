@@ -290,6 +290,7 @@ static bool read_device(struct usage_pass *p, uint32_t place, uint64_t until_ns,
         if (p->n->calls == calls || x->step == USAGE_STEP_END || u->mono_ns() < until_ns)
             continue;
         buf_add_sv(&x->held, sv_sub(buf_sv(&u->spans), spans, u->spans.len));
+        x->gap |= x->held.error != 0;
         u->spans.len = spans;
         return false;
     }

@@ -249,6 +249,8 @@ static bool read_graphics(const struct usage_pass *p, uint32_t place)
         for (size_t i = 0; i < x->graphics.len / sizeof(*rows); i++)
             rows[i].kinds |= runs_compute(x, rows[i].pid) ? FRAME_USAGE_COMPUTE : 0;
     }
+    if (x->graphics.error)
+        x->processes_whole = false;
     rows = (void *)x->graphics.data;
     for (size_t i = 0; i < x->graphics.len / sizeof(*rows); i++)
         if (!(rows[i].kinds & FRAME_USAGE_COMPUTE) || runs_compute(x, rows[i].pid))

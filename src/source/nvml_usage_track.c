@@ -65,6 +65,12 @@ size_t usage_entries_settle(const struct usage_track *t, const struct usage_time
     return kept;
 }
 
+// Windows differ a little; one that is nearly twice as long is two.
+static bool is_missing(uint64_t distance_us, uint64_t window_us)
+{
+    return distance_us > window_us + window_us / 4 * 3;
+}
+
 // Processes that are busy now and then have long distances: those prove nothing of the window.
 static void learn_window(struct usage_track *t, const struct usage_entry *list, size_t count,
                          bool forget)
@@ -72,7 +78,7 @@ static void learn_window(struct usage_track *t, const struct usage_entry *list, 
     uint64_t before = t->last_us;
     for (size_t i = 0; i < count; before = list[i++].us) {
         uint64_t distance = list[i].us - before;
-        if (!before || distance < WINDOW_LEAST_US)
+        if (!before || distance < WINDOW_LEAST_US || is_missing(distance, WINDOW_MOST_US))
             continue;
         if (!t->batch_count || distance < t->batch_us)
             t->batch_us = distance;
@@ -83,12 +89,6 @@ static void learn_window(struct usage_track *t, const struct usage_entry *list, 
         t->window_us = t->batch_us;
         t->batch_count = 0;
     }
-}
-
-// Windows differ a little; one that is nearly twice as long is two.
-static bool is_missing(uint64_t distance_us, uint64_t window_us)
-{
-    return window_us && distance_us > window_us + window_us / 4 * 3;
 }
 
 // 0: before our clock began.
@@ -120,12 +120,12 @@ static void add_span(struct buf *spans, uint64_t from_ns, uint64_t to_ns, uint32
 static bool add_entry(struct usage_track *t, const struct usage_entry *e, uint64_t at_ns,
                       struct buf *spans)
 {
-    uint64_t from_ns = t->to_ns, window_ns = t->window_us * NS_PER_US;
-    uint64_t distance_us = e->us - t->last_us;
+    uint64_t window_us = t->window_us ? t->window_us : WINDOW_MOST_US;
+    uint64_t from_ns = t->to_ns, window_ns = window_us * NS_PER_US;
     bool gap = false;
     if (at_ns <= from_ns)
         return false;
-    if (is_missing(distance_us, t->window_us) && at_ns - window_ns > from_ns) {
+    if (is_missing(e->us - t->last_us, window_us) && at_ns - window_ns > from_ns) {
         uint64_t begin_ns = at_ns - window_ns;
         gap = begin_ns - from_ns > USAGE_FILL_NS;
         if (!gap)

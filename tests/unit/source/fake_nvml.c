@@ -24,6 +24,8 @@ nvmlDevice_t fake_slot(unsigned gpu, unsigned slot)
 static nvmlReturn_t check(nvmlDevice_t device)
 {
     const struct fake_gpu *g = &fake.gpu[device->gpu];
+    if (fake.on_call)
+        fake.on_call(device->gpu);
     const struct timespec delay = {0, (long)g->delay_ms * 1000000};
     if (g->delay_ms)
         (void)nanosleep(&delay, NULL);
@@ -169,7 +171,10 @@ static nvmlReturn_t get_memory_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
     if (out->version != 0x2000028)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned version = out->version;
-    *out = fake.gpu[device->gpu].memory;
+    const struct fake_gpu *g = &fake.gpu[device->gpu];
+    *out = g->memory;
+    if (device->slot >= 0 && g->slots[device->slot].memory.total)
+        *out = g->slots[device->slot].memory;
     out->version = version;
     return NVML_SUCCESS;
 }
@@ -186,6 +191,117 @@ static nvmlReturn_t get_power(nvmlDevice_t device, unsigned int *out)
 {
     CHECK(device);
     *out = 299437;
+    return NVML_SUCCESS;
+}
+
+// --- usage ---
+
+static nvmlReturn_t get_samples(nvmlDevice_t device, int type, unsigned long long last_us,
+                                int *value_type, unsigned int *count, nvmlSample_t *out)
+{
+    CHECK(device);
+    const struct fake_gpu *g = &fake.gpu[device->gpu];
+    unsigned filled = 0;
+    if (g->samples_result != NVML_SUCCESS || type != 1)
+        return type == 1 ? g->samples_result : NVML_ERROR_INVALID_ARGUMENT;
+    *value_type = NVML_VALUE_TYPE_UNSIGNED_INT;
+    for (unsigned i = 0; i < g->sample_count && filled < *count; i++)
+        if (g->samples[i].timeStamp > last_us)
+            out[filled++] = g->samples[i];
+    *count = filled;
+    return filled ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t get_process_utilization(nvmlDevice_t device,
+                                            nvmlProcessUtilizationSample_t *out,
+                                            unsigned int *count, unsigned long long last_us)
+{
+    CHECK(device);
+    const struct fake_gpu *g = &fake.gpu[device->gpu];
+    unsigned news = 0, room = *count;
+    if (g->utils_result != NVML_SUCCESS)
+        return g->utils_result;
+    for (unsigned i = 0; i < g->util_count; i++)
+        news += g->utils[i].timeStamp > last_us;
+    *count = news;
+    if (room < news)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0, k = 0; i < g->util_count; i++)
+        if (g->utils[i].timeStamp > last_us)
+            out[k++] = g->utils[i];
+    return news ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t get_list(nvmlDevice_t device, enum fake_kind kind, unsigned generation,
+                             unsigned int *count, void *rows)
+{
+    CHECK(device);
+    struct fake_gpu *g = &fake.gpu[device->gpu];
+    struct fake_list *list =
+        device->slot < 0 ? &g->lists[kind] : &g->slots[device->slot].lists[kind];
+    size_t bytes = generation == 3 ? 16 : sizeof(nvmlProcessInfo_t);
+    unsigned room = *count;
+    list->calls++;
+    if (list->result != NVML_SUCCESS)
+        return list->result;
+    *count = list->count;
+    if (room < list->count)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < list->count; i++)
+        memcpy((char *)rows + i * bytes, &list->rows[i], bytes);
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t get_compute(nvmlDevice_t device, unsigned int *count, void *rows)
+{
+    return get_list(device, FAKE_COMPUTE, fake.n.fn.generation.nvmlDeviceGetComputeRunningProcesses,
+                    count, rows);
+}
+
+static nvmlReturn_t get_graphics(nvmlDevice_t device, unsigned int *count, void *rows)
+{
+    return get_list(device, FAKE_GRAPHICS,
+                    fake.n.fn.generation.nvmlDeviceGetGraphicsRunningProcesses, count, rows);
+}
+
+static nvmlReturn_t get_mps(nvmlDevice_t device, unsigned int *count, void *rows)
+{
+    return get_list(device, FAKE_MPS, fake.n.fn.generation.nvmlDeviceGetMPSComputeRunningProcesses,
+                    count, rows);
+}
+
+static nvmlReturn_t get_energy(nvmlDevice_t device, unsigned long long *mj)
+{
+    CHECK(device);
+    *mj = fake.gpu[device->gpu].energy_mj;
+    return fake.gpu[device->gpu].energy_result;
+}
+
+static nvmlReturn_t get_instance_by_id(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *out)
+{
+    static struct nvmlGpuInstance_st instances[FAKE_GPUS][FAKE_SLOTS];
+    CHECK(device);
+    fake.instance_calls++;
+    if (fake.instance_result != NVML_SUCCESS)
+        return fake.instance_result;
+    for (unsigned slot = 0; slot < FAKE_SLOTS; slot++) {
+        const struct fake_slot *s = &fake.gpu[device->gpu].slots[slot];
+        if (!s->exists || s->gi != id)
+            continue;
+        *out = &instances[device->gpu][slot];
+        **out = (struct nvmlGpuInstance_st){device->gpu, slot};
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t get_instance_info(nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *out)
+{
+    const struct fake_slot *s = &fake.gpu[instance->gpu].slots[instance->slot];
+    *out = (nvmlGpuInstanceInfo_t){.device = fake_device(instance->gpu),
+                                   .id = s->gi,
+                                   .profileId = s->profile_id,
+                                   .placement = {s->placement, 1}};
     return NVML_SUCCESS;
 }
 
@@ -334,6 +450,14 @@ void fake_reset(void)
         .nvmlDeviceGetMemoryInfo_v2 = get_memory_v2,
         .nvmlDeviceGetMemoryInfo = get_memory,
         .nvmlDeviceGetPowerUsage = get_power,
+        .nvmlDeviceGetSamples = get_samples,
+        .nvmlDeviceGetProcessUtilization = get_process_utilization,
+        .nvmlDeviceGetComputeRunningProcesses = get_compute,
+        .nvmlDeviceGetGraphicsRunningProcesses = get_graphics,
+        .nvmlDeviceGetMPSComputeRunningProcesses = get_mps,
+        .nvmlDeviceGetTotalEnergyConsumption = get_energy,
+        .nvmlDeviceGetGpuInstanceById = get_instance_by_id,
+        .nvmlGpuInstanceGetInfo = get_instance_info,
         .nvmlDeviceGetFieldValues = get_field_values,
         .nvmlGpmSampleAlloc = alloc_sample,
         .nvmlGpmSampleFree = free_sample,
@@ -359,6 +483,13 @@ void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices,
                                                    .memory_mb = memory_mb,
                                                    .uuid = uuid,
                                                    .name = name};
+}
+
+void fake_add_process(struct fake_list *list, unsigned pid, unsigned long long memory,
+                      unsigned instance)
+{
+    list->rows[list->count++] =
+        (nvmlProcessInfo_t){pid, memory, instance, instance == ~0u ? ~0u : 0};
 }
 
 void fake_set_value(unsigned id, int type, nvmlValue_t value)

@@ -19,8 +19,24 @@ struct nvmlGpmSample_st {
     unsigned number; // of the sample, 0: empty
 };
 
+struct nvmlGpuInstance_st {
+    unsigned gpu, slot;
+};
+
+#define FAKE_ROWS 96
+enum fake_kind { FAKE_COMPUTE, FAKE_GRAPHICS, FAKE_MPS, FAKE_KINDS };
+
+struct fake_list { // of processes
+    nvmlProcessInfo_t rows[FAKE_ROWS];
+    unsigned count, calls;
+    nvmlReturn_t result;
+};
+
 struct fake_slot {
     bool exists;
+    unsigned profile_id, placement;
+    nvmlMemory_v2_t memory; // total 0: as the GPU's
+    struct fake_list lists[FAKE_KINDS];
     unsigned gi, ci;
     unsigned slices;
     unsigned long long memory_mb;
@@ -40,6 +56,16 @@ struct fake_gpu {
     unsigned temperature;
     unsigned utilization, memory_utilization;
     nvmlMemory_v2_t memory;
+    // Usage
+    nvmlSample_t samples[FAKE_ROWS]; // the buffer, oldest first
+    unsigned sample_count;
+    nvmlReturn_t samples_result;
+    nvmlProcessUtilizationSample_t utils[FAKE_ROWS];
+    unsigned util_count;
+    nvmlReturn_t utils_result;
+    unsigned long long energy_mj;
+    nvmlReturn_t energy_result;
+    struct fake_list lists[FAKE_KINDS];
 };
 
 struct fake_nvml {
@@ -61,6 +87,10 @@ struct fake_nvml {
     unsigned samples_alive, samples_taken;
     unsigned pair[2]; // numbers of the samples of the last pair
     nvmlGpmMetricsGet_t last_request;
+    // Instances
+    nvmlReturn_t instance_result;
+    unsigned instance_calls;
+    void (*on_call)(unsigned gpu); // before each call to it
     // Peers
     int p2p_status[FAKE_GPUS][FAKE_GPUS];
     nvmlReturn_t p2p_result;
@@ -83,4 +113,6 @@ nvmlDevice_t fake_device(unsigned gpu);
 nvmlDevice_t fake_slot(unsigned gpu, unsigned slot);
 void fake_add_slot(unsigned gpu, unsigned slot, unsigned gi, unsigned slices,
                    unsigned long long memory_mb, const char *uuid, const char *name);
+void fake_add_process(struct fake_list *list, unsigned pid, unsigned long long memory,
+                      unsigned instance);
 void fake_set_value(unsigned id, int type, nvmlValue_t value);

@@ -321,6 +321,8 @@ static void instances_stand_under_their_gpu_in_whatever_order_they_are_told(void
         assert_int_equal(e->minor, 10);
         assert_int_equal(e->gpu_instance_id, 5);
         assert_int_equal(e->instance_entity_id, 0);
+        assert_int_equal(e->profile_id, NONE);
+        assert_int_equal(e->placement, NONE);
         assert_int_equal(e->slices, 3);
         assert_int_equal(e->total_slices, 7);
         assert_string_equal(e->profile, "3g.40gb");

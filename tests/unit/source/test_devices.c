@@ -126,6 +126,47 @@ static void instances_stand_behind_their_gpu(void **state)
     assert_int_equal(record(3)->parent, 3);
 }
 
+static void where_an_instance_stands_is_asked_once(void **state)
+{
+    fake_add_slot(0, 0, 1, 3, 40192, "MIG-a", "NVIDIA Fake MIG 3g.40gb");
+    fake_add_slot(0, 2, 9, 1, 9728, "MIG-b", "NVIDIA Fake MIG 1g.10gb");
+    fake.gpu[0].slots[0].profile_id = 9;
+    fake.gpu[0].slots[0].placement = 4;
+    fake.gpu[0].slots[2].profile_id = 19;
+    enumerate();
+    assert_int_equal(record(0)->profile_id, UINT32_MAX);
+    assert_int_equal(record(0)->placement, UINT32_MAX);
+    assert_int_equal(record(1)->profile_id, 9);
+    assert_int_equal(record(1)->placement, 4);
+    assert_int_equal(record(2)->profile_id, 19);
+    assert_int_equal(record(2)->placement, 0);
+    assert_int_equal(fake.instance_calls, 2);
+    walk();
+    enumerate();
+    assert_false(changed);
+    assert_int_equal(record(1)->placement, 4);
+    assert_int_equal(fake.instance_calls, 2);
+    fake_add_slot(0, 3, 9, 2, 19456, "MIG-b", "NVIDIA Fake MIG 2g.20gb"); // another of that id
+    fake.gpu[0].slots[2].exists = false;
+    fake.gpu[0].slots[3].profile_id = 14;
+    walk();
+    assert_int_equal(record(2)->profile_id, 14);
+    assert_int_equal(fake.instance_calls, 3);
+}
+
+static void who_has_no_right_to_it_does_not_learn_where_an_instance_stands(void **state)
+{
+    fake_add_slot(0, 0, 1, 3, 40192, "MIG-a", "NVIDIA Fake MIG 3g.40gb");
+    fake.instance_result = NVML_ERROR_NO_PERMISSION;
+    enumerate();
+    walk();
+    walk();
+    assert_int_equal(record(1)->state, FRAME_ENTITY_UP);
+    assert_int_equal(record(1)->profile_id, UINT32_MAX);
+    assert_int_equal(record(1)->placement, UINT32_MAX);
+    assert_int_equal(fake.instance_calls, 1);
+}
+
 static void profiles_come_from_the_name_or_the_rule(void **state)
 {
     char out[32];
@@ -336,6 +377,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_bus_id_is_made_from_numbers_where_the_function_is_old,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(instances_stand_behind_their_gpu, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_an_instance_stands_is_asked_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            who_has_no_right_to_it_does_not_learn_where_an_instance_stands, setup, teardown),
         cmocka_unit_test_setup_teardown(profiles_come_from_the_name_or_the_rule, setup, teardown),
         cmocka_unit_test_setup_teardown(slices_come_from_the_profile_where_attributes_are_old,
                                         setup, teardown),
