@@ -54,6 +54,7 @@
 #define LIMIT_PODS_API_BYTES (64u << 20)   // an answer: 250 pods of 20 KB
 #define LIMIT_PODS_API_POD_BYTES (4u << 20)
 #define LIMIT_POD_LOGS_ENTRIES 16384
+#define LIMIT_POD_LOGS_BYTES (16u << 20) // of those names while they are read: 1 KiB each
 // DRA: devices in the ResourceSlices of this node, bytes of their names.
 #define LIMIT_DRA_DEVICES 4096
 #define LIMIT_DRA_NAME_BYTES 256

@@ -36,20 +36,12 @@ static bool kubelet_answered(const struct app *a)
     return !a->pods || s.last_ok_ns > 0 || (s.polls > 0 && s.last_result != 0);
 }
 
-static bool labels_settled(const struct app *a)
-{
-    struct pod_watch_stats s = {.settled = true};
-    if (a->pod_watch)
-        pod_watch_get_stats(a->pod_watch, &s);
-    return s.settled;
-}
-
 // True while the first device page is kept back for owners and their labels.
 static bool holding(struct app *a)
 {
     if (!a->held)
         return false;
-    bool answered = kubelet_answered(a) && labels_settled(a);
+    bool answered = kubelet_answered(a) && app_pods_settled(a);
     if (!answered && clock_mono_ns() - a->started_ns < HOLD_NS)
         return true;
     a->held = false;
@@ -189,32 +181,6 @@ static int start_kubelet(struct app *a, struct error *err)
     };
     int r = pod_resources_new(a->loop, &config, &a->pods);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
-}
-
-// --- pod labels ---
-
-static void on_labels_settled(void *user)
-{
-    struct app *a = user;
-    if (a->held)
-        app_publish_soon(a);
-}
-
-static int start_pod_watch(struct app *a, struct error *err)
-{
-    if (!exporter_wants_pod_metadata(a->options))
-        return 0;
-    int r = pod_metadata_new(a->options, &a->metadata);
-    if (r < 0)
-        return error_set(err, r, "out of memory");
-    publisher_set_metadata(a->publisher, a->metadata);
-    const struct pod_watch_config config = {
-        .options = a->options,
-        .metadata = a->metadata,
-        .settled = on_labels_settled,
-        .user = a,
-    };
-    return pod_watch_new(a->loop, &config, &a->pod_watch, err);
 }
 
 // --- construction ---
@@ -402,7 +368,7 @@ static int start(struct app *a, struct error *err)
     if (r == 0)
         r = start_kubelet(a, err);
     if (r == 0)
-        r = start_pod_watch(a, err);
+        r = app_pods_start(a, err);
     if (r == 0)
         r = start_watching(a, err);
     return r;
@@ -458,7 +424,7 @@ void app_free(struct app *a)
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
         source_process_free(a->sources[i].process);
     pod_resources_free(a->pods);
-    pod_watch_free(a->pod_watch);
+    app_pods_stop(a);
     admin_free(a->admin);
     http_server_free(a->server);
     file_watch_free(a->watch);

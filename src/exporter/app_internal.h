@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory),
 // app_plan.c (which helpers run and what they watch), app_control.c (requests), app_reload.c (a new
-// configuration beside the old), app_missing.c (fields that are not to be had), app_self.c (numbers
-// and readiness about ourselves).
+// configuration beside the old), app_missing.c (fields that are not to be had), app_pods.c (who
+// knows pods), app_self.c (numbers and readiness about ourselves).
 #pragma once
 
 #include "exporter/app.h"
 #include "exporter/hpc.h"
 #include "exporter/pod_watch.h"
+#include "kube/pod_logs.h"
+#include "kube/pods_api.h"
 #include "exporter/inventory.h"
 #include "exporter/publish.h"
 #include "io/file_watch.h"
@@ -54,9 +56,12 @@ struct app {
     struct loop_timer *control_late;
 
     struct pod_resources *pods;    // NULL without -k
-    struct pod_metadata *metadata; // NULL with pod_watch NULL
-    struct pod_watch *pod_watch;   // NULL unless something is asked for that the API server knows
-    struct hpc *hpc;               // NULL without a directory
+    struct pod_metadata *metadata; // NULL without -k, as are its sources
+    struct pods_api *pods_api;
+    struct pod_logs *pod_logs;
+    struct loop_timer *pod_logs_timer;
+    struct pod_watch *pod_watch; // NULL unless something is asked for that the API server knows
+    struct hpc *hpc;             // NULL without a directory
     struct publisher *publisher;
     struct routes routes;
     struct http_server *server;
@@ -125,6 +130,15 @@ void app_publish_soon(struct app *a);
 int app_reload(struct app *a, const char *why, struct error *err);
 // After a sample or tick: takes the staged one when it can. True: it did, and published a page.
 bool app_reload_progress(struct app *a);
+
+// app_pods.c: who knows the pods' UIDs, labels and owners
+int must_use app_pods_start(struct app *a, struct error *err);
+void app_pods_stop(struct app *a);
+// A pod that nobody has named yet was seen.
+void app_pods_kick(struct app *a);
+// Whoever is asked has told what it knows, or it is known that it won't.
+bool app_pods_settled(const struct app *a);
+void app_pods_self(const struct app *a, struct render_self_metadata *out);
 
 // app_self.c
 void app_self(const struct app *a, struct render_self *out);

@@ -25,25 +25,6 @@ static void fill_attribution(const struct app *a, struct render_self *out)
     out->attribution_rate_limited = s.rate_limited;
 }
 
-static void fill_metadata(const struct app *a, struct render_self *out)
-{
-    if (!a->pod_watch)
-        return;
-    struct pod_watch_stats w;
-    struct pod_metadata_stats m;
-    pod_watch_get_stats(a->pod_watch, &w);
-    pod_metadata_get_stats(a->metadata, &m);
-    out->metadata = (struct render_self_metadata){
-        .on = true,
-        .up = w.up,
-        .pods = m.pods,
-        .failures = w.failures,
-        .skipped = w.skipped + m.refused,
-        .same_name = m.same_name,
-        .over_budget = m.over_budget,
-    };
-}
-
 static void fill_source(const struct app_source *s, struct render_self_source *out)
 {
     const struct inventory *inv = &s->inventory;
@@ -115,7 +96,7 @@ void app_self(const struct app *a, struct render_self *out)
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)
         fill_source(&a->sources[i], &out->sources[i]);
     fill_attribution(a, out);
-    fill_metadata(a, out);
+    app_pods_self(a, &out->metadata);
     fill_http(a, out);
     if (out->process_metrics)
         process_stats_read(&out->process);

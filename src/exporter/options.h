@@ -100,7 +100,7 @@ void exporter_options_deinit(struct exporter_options *o);
 // Whether something of a pod is asked for that only the API server knows.
 static inline bool exporter_wants_pod_metadata(const struct exporter_options *o)
 {
-    return o->flags.kubernetes && (o->flags.pod_labels || o->flags.pod_uid);
+    return o->flags.kubernetes && (o->flags.pod_labels || o->flags.pod_uid || o->flags.pod_owners);
 }
 
 // Whether a -r value (host:port, [v6]:port, tcp://..., unix://..., vsock://...) names this machine;

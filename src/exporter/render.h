@@ -48,8 +48,10 @@ struct render_self {
     uint64_t attribution_polls, attribution_failures, attribution_rate_limited;
     size_t attribution_unknown_ids, attribution_superseded_ids, attribution_rows;
     struct render_self_metadata {
-        bool on; // pod labels or UIDs are asked for
-        bool up; // pods are listed and watched
+        bool on;                  // the API server is asked
+        bool up;                  // pods are listed and watched there
+        bool sources_on;          // names of pods are wanted
+        bool kubelet_up, logs_up; // its Pods API; names of log files
         size_t pods;
         uint64_t failures, skipped, same_name, over_budget;
     } metadata;

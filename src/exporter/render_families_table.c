@@ -213,6 +213,9 @@ const struct render_family render_families[RENDER_FAMILY_COUNT] = {
     [RENDER_POD_LABELS_DROPPED] = {
         "podgpu_exporter_pod_labels_dropped", TEXT_TYPE_GAUGE, "reason",
         "Labels left out of the pods known now: another label of the pod has the same name, or the pod has more than the ceiling."},
+    [RENDER_POD_SOURCE_UP] = {
+        "podgpu_exporter_pod_source_up", TEXT_TYPE_GAUGE, "source",
+        "Whether a source of pods' UIDs and owners can be used: kubelet (its Pods API, from Kubernetes 1.37), logs (names under /var/log), api_server (when a flag asks for it). One of them is enough."},
     [RENDER_CONFIG_RELOAD_SUCCESS] = {
         "podgpu_exporter_config_last_reload_success", TEXT_TYPE_GAUGE, "",
         "Whether the configuration was last read without an error (1); after one (0) the configuration before stays."},

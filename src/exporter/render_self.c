@@ -28,9 +28,10 @@ enum self_when {
     SELF_DCGM_SAMPLED,      //
     SELF_ATTRIBUTION,       // -k
     SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
-    SELF_METADATA,          // pod labels or UIDs are asked for
-    SELF_EXP,               // the counters file has a row that counts
-    SELF_PROCESS,           // --enable-exporter-metrics
+    SELF_METADATA,          // the API server is asked for pods
+    SELF_POD_SOURCES,
+    SELF_EXP,     // the counters file has a row that counts
+    SELF_PROCESS, // --enable-exporter-metrics
 };
 
 static const struct self_row {
@@ -76,6 +77,10 @@ static const struct self_row {
      SELF_METADATA},
     {RENDER_POD_LABELS_DROPPED, "reason=\"budget\"", AT(metadata.over_budget), SELF_U64,
      SELF_METADATA},
+    {RENDER_POD_SOURCE_UP, "source=\"kubelet\"", AT(metadata.kubelet_up), SELF_BOOL,
+     SELF_POD_SOURCES},
+    {RENDER_POD_SOURCE_UP, "source=\"logs\"", AT(metadata.logs_up), SELF_BOOL, SELF_POD_SOURCES},
+    {RENDER_POD_SOURCE_UP, "source=\"api_server\"", AT(metadata.up), SELF_BOOL, SELF_METADATA},
     {RENDER_CONFIG_RELOAD_SUCCESS, NULL, AT(config_ok), SELF_BOOL, SELF_ALWAYS},
     {RENDER_CONFIG_RELOAD_TIMESTAMP, NULL, AT(config_last_ok_wall_ns), SELF_WALL, SELF_ALWAYS},
     {RENDER_CONFIG_RELOADS, NULL, AT(config_reloads), SELF_U64, SELF_ALWAYS},
@@ -177,6 +182,8 @@ static bool is_shown(const struct render_input *in, enum self_when when)
         return self->attribution_on && self->attribution_age_s >= 0;
     case SELF_METADATA:
         return self->metadata.on;
+    case SELF_POD_SOURCES:
+        return self->metadata.sources_on;
     case SELF_EXP:
         return self->exp_counts_on;
     case SELF_PROCESS:
