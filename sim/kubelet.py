@@ -203,7 +203,10 @@ class Api(grpc.GenericRpcHandler):
             for name in names:
                 entry.cdi_devices.add(name=name)
 
-    def fill_pod(self, out, pod):
+    def claims(self):
+        return pods.claims(self.node) if self.node.node_truth("kubelet.dra") else {}
+
+    def fill_pod(self, out, pod, claims):
         """v1: one entry per device and NUMA node."""
         out.name, out.namespace = pod["name"], pod["namespace"]
         for c in pod["containers"]:
@@ -211,9 +214,8 @@ class Api(grpc.GenericRpcHandler):
             for device in c["devices"]:
                 for numa in device["numa"] or [None]:
                     self.fill_devices(container.devices.add(), device, numa)
-            if self.node.node_truth("kubelet.dra"):
-                for claim in pods.claims_of(pod, c, pods.claims(self.node)):
-                    self.fill_claim(container.dynamic_resources.add(), claim)
+            for claim in pods.claims_of(pod, c, claims):
+                self.fill_claim(container.dynamic_resources.add(), claim)
 
     def pad(self, out):
         """Plugins that hand out memory in units make answers of megabytes."""
@@ -237,8 +239,9 @@ class Api(grpc.GenericRpcHandler):
 
     def list_v1(self, _request, _context):
         out = self.kinds["v1"]["ListPodResourcesResponse"]()
+        claims = self.claims()
         for pod in self.pods():
-            self.fill_pod(out.pod_resources.add(), pod)
+            self.fill_pod(out.pod_resources.add(), pod, claims)
         self.pad(out)
         return out.SerializeToString()
 
@@ -279,7 +282,7 @@ class Api(grpc.GenericRpcHandler):
         out = self.kinds["v1"]["GetPodResourcesResponse"]()
         for pod in self.pods():
             if (pod["name"], pod["namespace"]) == (wanted.pod_name, wanted.pod_namespace):
-                self.fill_pod(out.pod_resources, pod)
+                self.fill_pod(out.pod_resources, pod, self.claims())
                 return out.SerializeToString()
         context.abort(grpc.StatusCode.UNKNOWN, f"pod {wanted.pod_name} in namespace {wanted.pod_namespace} not found")
 

@@ -196,8 +196,17 @@ class Mirror:
     def __init__(self, node, server):
         self.node, self.server = node, server
         self.told = {}
+        self.seen, self.until = None, 0  # generation; until then nothing changes by itself
 
     def sync(self):
+        at, generation = self.node.now(), self.node.generation
+        if generation == self.seen and at < self.until:
+            return
+        self._sync()
+        times = [p[k] for p in self.node.all_pods() for k in ("start_ns", "completed_ns", "end_ns")]
+        self.seen, self.until = generation, min((t for t in times if t > at), default=at + 3_600_000_000_000)
+
+    def _sync(self):
         now = {("Pod", p["namespace"], p["name"]): pod_object(self.node, p) for p in self.node.pods()}
         now |= {("ResourceSlice", "", s["metadata"]["name"]): s for s in slice_objects(self.node)}
         for kind, namespace, name in self.told.keys() - now.keys():

@@ -84,7 +84,8 @@ void sim_pods_json(const struct sim_node *n, int64_t t, bool all, struct buf *ou
         add_member(out, "uid", sim_string(n, p->uid), ",");
         add_member(out, "config_hash", sim_string(n, p->config_hash), ",");
         add_member(out, "phase", phase_at(n, p, t), ",");
-        buf_add_fmt(out, "\"start_ns\":%lld,\"end_ns\":%lld,\"extra\":", (long long)p->start_ns,
+        buf_add_fmt(out, "\"start_ns\":%lld,\"completed_ns\":%lld,\"end_ns\":%lld,\"extra\":",
+                    (long long)p->start_ns, (long long)atomic_load(&p->completed_ns),
                     (long long)atomic_load(&p->end_ns));
         add_extra(n, p->extra, out);
         buf_add_str(out, ",\"containers\":[");

@@ -80,8 +80,8 @@ static int prepare(struct compile *c)
         {SIM_KUBELET_V1, 1},          {SIM_KUBELET_V1ALPHA1, 1},      {SIM_KUBELET_PAD, 0},
         {SIM_KUBELET_ALLOCATABLE, 1}, {SIM_KUBELET_DRA, 1},           {SIM_KUBELET_COMPLETED, 0},
         {SIM_KUBELET_PODS_API, 0},    {SIM_PROCESS_LAG, 0},           {SIM_PROCESS_UTILIZATION, 1},
-        {SIM_MPS_HIDDEN, 0},          {SIM_DCGM_EMBEDDED, 0},         {SIM_DCGM_PROFILING, 0},
-        {SIM_DCGM_SLOW_CONNECT, 0},
+        {SIM_MPS_HIDDEN, 0},          {SIM_PIDS_HIDDEN, 0},           {SIM_DCGM_EMBEDDED, 0},
+        {SIM_DCGM_PROFILING, 0},      {SIM_DCGM_SLOW_CONNECT, 0},
     };
     struct sim_node *n = c->n;
     for (uint32_t i = 0; i <= SIM_MAX_GPUS; i++)

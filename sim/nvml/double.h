@@ -85,8 +85,9 @@ nvmlReturn_t call_u64(const struct call *c, enum sim_field field, unsigned long 
 // there is none.
 nvmlReturn_t copy_text(char *out, unsigned int bytes, const char *text);
 
-// Whether MPS hides this client (driver.mps_hidden); whether this is a server that stands for
-// hidden ones (utilization.c).
+// Whether the caller doesn't see this process: a client that MPS hides (driver.mps_hidden), or one
+// of another PID namespace (driver.pids_hidden); whether this is a server that stands for hidden
+// clients (utilization.c).
 bool double_is_hidden(const struct call *c, const struct sim_process *p);
 bool double_is_mps_server(const struct call *c, uint32_t process);
 

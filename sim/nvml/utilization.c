@@ -42,7 +42,8 @@ static bool mps_hides(const struct call *c)
 
 bool double_is_hidden(const struct call *c, const struct sim_process *p)
 {
-    return (p->type & SIM_MPS) != 0 && mps_hides(c);
+    return ((p->type & SIM_MPS) != 0 && mps_hides(c)) ||
+           sim_truth_or_zero(c->node, SIM_NODE, SIM_PIDS_HIDDEN, c->t) != 0;
 }
 
 bool double_is_mps_server(const struct call *c, uint32_t process)

@@ -375,6 +375,15 @@ def test_shares_come_late_or_not_at_all_when_the_scenario_says_so():
         assert reader.code("nvmlDeviceGetProcessUtilization(h[0], 0)") == 4
 
 
+def test_who_is_in_another_pid_namespace_sees_no_process():
+    with On("timeslice") as (node, reader):
+        node.set("driver.pids_hidden", 1)
+        assert reader.ask("nvmlDeviceGetComputeRunningProcesses_v3(h[0])") == []
+        assert reader.ask("nvmlDeviceGetGraphicsRunningProcesses_v3(h[0])") == []
+        assert reader.code("nvmlDeviceGetProcessUtilization(h[0], 0)") == 6
+        assert reader.ask("nvmlDeviceGetMemoryInfo(h[0]).used") > 6000 << 20
+
+
 def test_samples_come_late_and_every_kth_is_lost_when_the_scenario_says_so():
     with On("timeslice", at=200.25) as (node, reader):
         def stamps():

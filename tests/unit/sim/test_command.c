@@ -99,7 +99,8 @@ static void pods_come_and_go_with_their_processes(void **state)
         buf_cstr(&out),
         "{\"pods\":[{\"index\":0,\"first_container\":0,\"name\":\"train\",\"namespace\":\"ml\","
         "\"uid\":\"u-1\",\"config_hash\":\"\",\"phase\":\"Running\",\"start_ns\":1000000000,"
-        "\"end_ns\":9223372036854775807,\"extra\":{\"labels\":{\"a\":\"b\"},\"owner\":{\"kind\":"
+        "\"completed_ns\":9223372036854775807,\"end_ns\":9223372036854775807,\"extra\":{\"labels\":"
+        "{\"a\":\"b\"},\"owner\":{\"kind\":"
         "\"Job\",\"name\":\"train\"}},\"containers\":[{\"name\":\"main\",\"id\":\"c-1\",\"init\":0,"
         "\"extra\":{\"claims\":[]},\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-0\","
         "\"numa\":[0]},{\"resource\":\"nvidia.com/gpu\",\"id\":\"GPU-1::2\",\"numa\":[0]}]}]}]}\n");
