@@ -41,6 +41,8 @@
 // node runs 250 pods; 2,000 Jobs of 10 s in 5 minutes); spans and shares of a device that wait.
 #define LIMIT_LEDGER_CONTAINERS 8192
 #define LIMIT_LEDGER_ENDED 2048
+#define LIMIT_LEDGER_ACCOUNTS 16384 // containers x devices of each: 250 pods on 64 GPUs
+#define LIMIT_LEDGER_DEVICES 8192   // instances of MIG layouts that are gone keep their totals
 #define LIMIT_LEDGER_SPANS 1024
 #define LIMIT_LEDGER_SHARES 8192
 
