@@ -12,6 +12,7 @@ struct usage_track {
     bool based;         // it has been read: what is newer than last_us is news
     bool late;          // shares came for a time of which all had been told
     uint64_t last_us;   // newest time seen, since 1970; 0: none
+    uint64_t last_ns;   // shares: the same in our time, as it was told
     uint64_t window_us; // shortest distance of two times; 0: none seen
     uint64_t batch_us;  // the shortest of the distances counted in batch_count
     uint32_t batch_count;

@@ -183,11 +183,13 @@ static void add_group(const struct usage_entry *list, size_t count, uint64_t fro
     }
 }
 
-static uint64_t begin_of_window(const struct usage_track *t, uint64_t window_us, uint64_t us)
+// Where windows follow on each other there is no hole between them, whatever the clocks do.
+static uint64_t begin_of_window(const struct usage_track *t, const struct usage_times *times,
+                                uint64_t window_us, uint64_t us)
 {
     if (!is_missing(us - t->last_us, window_us))
-        return t->last_us;
-    return us > window_us ? us - window_us : 0;
+        return t->last_ns;
+    return mono_of(times, us > window_us ? us - window_us : 0);
 }
 
 static void add_groups(struct usage_track *t, const struct usage_times *times, uint64_t window_us,
@@ -196,7 +198,7 @@ static void add_groups(struct usage_track *t, const struct usage_times *times, u
     for (size_t i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && list[end].us == list[i].us;)
             end++;
-        uint64_t from_ns = mono_of(times, begin_of_window(t, window_us, list[i].us));
+        uint64_t from_ns = begin_of_window(t, times, window_us, list[i].us);
         uint64_t to_ns = mono_of(times, list[i].us);
         if (from_ns < t->to_ns) {
             t->late |= from_ns + LATE_NS < t->to_ns;
@@ -204,6 +206,7 @@ static void add_groups(struct usage_track *t, const struct usage_times *times, u
         }
         add_group(&list[i], end - i, from_ns, to_ns, shares);
         t->last_us = list[i].us;
+        t->last_ns = to_ns;
         reach(t, to_ns);
     }
 }
@@ -216,7 +219,8 @@ void usage_add_shares(struct usage_track *t, const struct usage_times *times,
         learn_window(t, list, count, false);
         t->last_us = list[count - 1].us;
         count = 0;
-        reach(t, mono_of(times, t->last_us));
+        t->last_ns = mono_of(times, t->last_us);
+        reach(t, t->last_ns);
     }
     t->based = true;
     learn_window(t, list, count, false);

@@ -81,7 +81,7 @@ ENGINES = re.compile(
     r"agent/(spool_record|lint\w*)\.[ch]|"
     r"agent/discover_kube_\w+\.[ch]|"
     r"burn/(shape|page|record|report)\.[ch]|"
-    r"source/dcgm_(address|value|watch_plan)\.[ch]|"
+    r"source/(dcgm_(address|value|watch_plan)\.[ch]|nvml_usage_track\.c)|"
     r"kube/(pod_resources_decoder|api_stream|api_kubeconfig)\.[ch])$"
 )
 ENGINE_HEADERS = re.compile(r'^("base/(log|dl|file)\.h"|"io/.*"|<(fcntl|poll|dirent|netdb|sys/socket|sys/epoll)\.h>)$')

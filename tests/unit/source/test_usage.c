@@ -159,8 +159,8 @@ static void sample(unsigned gpu, unsigned percent, unsigned pid, unsigned share)
     g->samples[g->sample_count++] =
         (nvmlSample_t){.timeStamp = wall_us(), .sampleValue.uiVal = percent};
     if (share)
-        g->utils[g->util_count++] = (nvmlProcessUtilizationSample_t){
-            .pid = pid, .timeStamp = wall_us(), .smUtil = share};
+        g->utils[g->util_count++] =
+            (nvmlProcessUtilizationSample_t){.pid = pid, .timeStamp = wall_us(), .smUtil = share};
 }
 
 static void a_pass_tells_all_of_each_gpu_in_six_calls(void **state)
@@ -441,8 +441,8 @@ static void a_step_of_the_wall_clock_is_a_gap(void **state)
     static const struct {
         int64_t step_ns;
         bool gap;
-    } cases[] = {{49000000, false}, {-49000000, false}, {51000000, true}, {-51000000, true},
-                 {3600000000000, true}, {-3600000000000, true}};
+    } cases[] = {{49000000, false}, {-49000000, false},    {51000000, true},
+                 {-51000000, true}, {3600000000000, true}, {-3600000000000, true}};
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         teardown(NULL);
         setup(NULL);

@@ -8,9 +8,9 @@
 
 #include "source/nvml_usage_internal.h"
 
-#define WALL_US 1700000000000000u   // of the driver's clock when ours stands at START_NS
-#define START_NS (1000 * NS_PER_S)  // CLOCK_MONOTONIC
-#define W_US 100000u                // the driver's window
+#define WALL_US 1700000000000000u  // of the driver's clock when ours stands at START_NS
+#define START_NS (1000 * NS_PER_S) // CLOCK_MONOTONIC
+#define W_US 100000u               // the driver's window
 #define W_NS (W_US * NS_PER_US)
 #define LIST(...)                                                                                  \
     (const struct usage_entry[]){__VA_ARGS__},                                                     \
@@ -203,7 +203,8 @@ static void a_buffer_may_be_in_any_order_and_hold_what_is_not_new(void **state)
 static void after_a_step_back_only_what_came_after_it_counts(void **state)
 {
     (void)state;
-    struct usage_entry list[] = {{us(500), 0, 1}, {us(600), 0, 2}, {us(550), 0, 3}, {us(650), 0, 4}};
+    struct usage_entry list[] = {
+        {us(500), 0, 1}, {us(600), 0, 2}, {us(550), 0, 3}, {us(650), 0, 4}};
     times.stepped_lately = true;
     assert_int_equal(usage_entries_settle(&track, &times, list, 4), 2);
     assert_int_equal(list[0].us, us(550));
@@ -236,6 +237,17 @@ static void a_share_is_of_the_window_that_ends_at_its_time(void **state)
     add_shares(ns(2500), LIST({us(2600), 7, 0}, {us(2705), 7, 40})); // 0 is not told
     SHARES({ns(2600), ns(2705), 7, 40});
     assert_int_equal(track.to_ns, ns(2705));
+}
+
+static void shares_that_follow_on_each_other_are_joined_though_clocks_drift(void **state)
+{
+    (void)state;
+    busy.window_us = W_US;
+    add_shares(0, LIST({us(1000), 7, 5}));
+    add_shares(0, LIST({us(1100), 7, 5}));
+    times.ahead_ns -= 700;
+    add_shares(0, LIST({us(1200), 7, 5}));
+    SHARES({ns(1100), ns(1200) + 700, 7, 5});
 }
 
 static void shares_without_spans_have_the_shortest_distance_for_a_window(void **state)
@@ -278,6 +290,7 @@ int main(void)
         TEST(after_a_step_back_only_what_came_after_it_counts),
         TEST(of_one_process_and_time_the_larger_share_counts),
         TEST(a_share_is_of_the_window_that_ends_at_its_time),
+        TEST(shares_that_follow_on_each_other_are_joined_though_clocks_drift),
         TEST(shares_without_spans_have_the_shortest_distance_for_a_window),
         TEST(shares_that_come_late_are_waited_for),
     };
