@@ -1,105 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger's rules, each worked by hand. Time here begins at T0 and counts in seconds.
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/limits.h"
-#include "exporter/ledger.h"
-
-#define T0 (1000 * NS_PER_S)
-#define AT(s) (T0 + (uint64_t)((s)*1000) * NS_PER_MS)
-#define GIB (UINT64_C(1) << 30)
-
-static struct ledger *make_ledger(void)
-{
-    struct ledger *l;
-    struct ledger_options o = {.linger_ns = 300 * NS_PER_S};
-    assert_int_equal(ledger_new(&o, &l), 0);
-    return l;
-}
-DEFINE_CLEANUP(struct ledger *, ledger_free);
-#define OWN cleanup(ledger_freep) struct ledger *
-
-static void one_gpu(struct ledger *l)
-{
-    struct ledger_device_info gpu = {.uuid = "GPU-0", .board = 0};
-    assert_int_equal(ledger_set_devices(l, &gpu, 1, T0), 0);
-}
-
-static uint32_t named(struct ledger *l, const char *pod, const char *uid)
-{
-    return ledger_container_number(l, &(struct ledger_container){"ns", pod, "main", uid});
-}
-
-static void hold(struct ledger *l, uint32_t device, double at, const struct ledger_holder *h,
-                 size_t count, uint32_t offered)
-{
-    assert_int_equal(ledger_set_holders(l, device, AT(at), h, count, offered), 0);
-}
-
-// A look that all the busy time and shares until then are known of.
-static void look(struct ledger *l, uint32_t device, double at, bool has_busy, bool has_shares)
-{
-    ledger_reach(l, device,
-                 &(struct ledger_reach){AT(at), has_busy, has_shares, AT(at), AT(at)});
-}
-
-static void busy(struct ledger *l, uint32_t device, double from, double to, uint32_t ppm)
-{
-    assert_int_equal(ledger_add_busy(l, device, AT(from), AT(to), ppm, true), 0);
-}
-
-static void share(struct ledger *l, uint32_t c, double from, double to, uint32_t ppm)
-{
-    assert_int_equal(ledger_add_share(l, 0, c, AT(from), AT(to), ppm), 0);
-}
-
-static void energy(struct ledger *l, uint32_t board, double at, uint64_t mj)
-{
-    assert_int_equal(ledger_add_energy(l, board, AT(at), mj), 0);
-}
-
-static void run(struct ledger *l, double at, const struct ledger_process *list, size_t count)
-{
-    assert_int_equal(ledger_set_processes(l, 0, AT(at), list, count, true, true), 0);
-}
-
-static void book(struct ledger *l, double at)
-{
-    assert_int_equal(ledger_book(l, AT(at)), 0);
-    assert_true(ledger_adds_up(l));
-}
-
-static const struct ledger_account *account(const struct ledger *l, uint32_t device,
-                                            const char *pod)
-{
-    for (size_t i = 0; i < ledger_account_count(l); i++) {
-        const struct ledger_account *a = ledger_account_at(l, i);
-        const struct ledger_container *c = ledger_container_at(l, a->container);
-        if (a->device == device && strcmp(c->pod, pod) == 0)
-            return a;
-    }
-    return NULL;
-}
-
-static void assert_account(const struct ledger *l, const char *pod, uint64_t busy_us,
-                           uint64_t energy_uj, uint64_t allocated_us)
-{
-    const struct ledger_account *a = account(l, 0, pod);
-    assert_non_null(a);
-    assert_int_equal(a->busy_us, busy_us);
-    assert_int_equal(a->energy_uj, energy_uj);
-    assert_int_equal(a->allocated_us, allocated_us);
-}
+// How an interval is shared, each rule worked by hand.
+#include "ledger_bench.h"
 
 static void a_sole_holder_has_all(void **state)
 {
@@ -229,6 +130,142 @@ static void without_evidence_sharers_have_no_busy_time(void **state)
     assert_int_equal(ledger_device_at(l, 0)->unattributed_memory, GIB);
 }
 
+// Energy by slices of a board: 1/7 and 3/7 held, 2/7 free, 1/7 of no instance.
+static void instances_share_the_energy_of_their_board(void **state)
+{
+    OWN l = make_ledger();
+    mig_board(l, 7, (uint32_t[]){1, 3, 2}, 3);
+    struct ledger_holder a = {named(l, "a", "u"), 1}, b = {named(l, "b", "v"), 1};
+    hold(l, 1, 0, &a, 1, 1);
+    hold(l, 2, 0, &b, 1, 1);
+    for (double at = 0; at <= 1; at++) {
+        look(l, 0, at, false, false);
+        for (uint32_t i = 1; i <= 3; i++)
+            look(l, i, at, i != 2, false); // the second has no busy time
+        busy(l, 1, at - 1, at, 300000);
+        energy(l, 0, at, at > 0 ? 70000 : 0);
+        book(l, at);
+    }
+    assert_int_equal(account(l, 1, "a")->busy_us, 300000);
+    assert_int_equal(account(l, 1, "a")->energy_uj, 10000000);
+    assert_int_equal(account(l, 1, "a")->allocated_us, 142857);
+    assert_int_equal(account(l, 1, "a")->share_ppm, 142857);
+    assert_int_equal(account(l, 2, "b")->energy_uj, 30000000);
+    assert_false(account(l, 2, "b")->has_busy);
+    assert_false(ledger_device_at(l, 2)->has_busy);
+    assert_int_equal(ledger_device_at(l, 0)->energy_uj, 70000000);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_energy_uj, 30000000);
+    assert_int_equal(ledger_device_at(l, 2)->board, 0);
+}
+
+static void eight_slices_are_eighths(void **state)
+{
+    OWN l = make_ledger();
+    mig_board(l, 8, (uint32_t[]){4, 1}, 2);
+    struct ledger_holder a = {named(l, "a", "u"), 1};
+    hold(l, 1, 0, &a, 1, 1);
+    for (double at = 0; at <= 1; at++) {
+        look(l, 0, at, false, false);
+        energy(l, 0, at, at > 0 ? 80001 : 0);
+        book(l, at);
+    }
+    assert_int_equal(account(l, 1, "a")->energy_uj, 40000500);
+    assert_int_equal(account(l, 1, "a")->allocated_us, 500000);
+}
+
+// More slices than the board has, or slices that are not known, are shares of their sum.
+static void absurd_slices_do_not_make_energy(void **state)
+{
+    OWN l = make_ledger();
+    mig_board(l, 7, (uint32_t[]){7, 7}, 2);
+    struct ledger_holder a = {named(l, "a", "u"), 1}, b = {named(l, "b", "v"), 1};
+    hold(l, 1, 0, &a, 1, 1);
+    hold(l, 2, 0, &b, 1, 1);
+    for (double at = 0; at <= 1; at++) {
+        energy(l, 0, at, at > 0 ? 1001 : 0);
+        book(l, at);
+    }
+    assert_int_equal(account(l, 1, "a")->energy_uj, 500500);
+    assert_int_equal(account(l, 2, "b")->energy_uj, 500500);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_energy_uj, 0);
+}
+
+// A held device of another's process is shared by what they did.
+static void a_foreign_process_ends_exclusiveness(void **state)
+{
+    OWN l = make_ledger();
+    one_gpu(l);
+    uint32_t a = named(l, "a", "u"), b = named(l, "b", "v");
+    hold(l, 0, 0, &(struct ledger_holder){a, 1}, 1, 1);
+    struct ledger_process both[] = {{a, false, GIB}, {b, true, GIB}};
+    look(l, 0, 0, true, true);
+    energy(l, 0, 0, 0);
+    run(l, 0, both, 1);
+    book(l, 0);
+    busy(l, 0, 0, 1, 500000);
+    share(l, a, 0, 1, 100000);
+    share(l, b, 0, 1, 300000);
+    look(l, 0, 1, true, true);
+    energy(l, 0, 1, 10000);
+    run(l, 1, both, 2);
+    book(l, 1);
+    assert_account(l, "a", 100000, 6000000, 1000000);
+    assert_account(l, "b", 300000, 3000000, 0);
+    assert_true(account(l, 0, "b")->live);
+    assert_false(account(l, 0, "b")->holds);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_busy_us, 100000);
+    assert_int_equal(ledger_device_at(l, 0)->method, LEDGER_METHOD_PROCESS);
+    // Gone at 2; the interval that began with it is still shared, the next one is the holder's.
+    for (double at = 2; at <= 3; at++) {
+        busy(l, 0, at - 1, at, 500000);
+        look(l, 0, at, true, true);
+        run(l, at, both, 1);
+        energy(l, 0, at, 10000);
+        book(l, at);
+    }
+    assert_account(l, "a", 600000, 6000000, 3000000);
+    assert_false(account(l, 0, "b")->live);
+}
+
+static void undeclared_use_of_a_free_device_has_an_account(void **state)
+{
+    OWN l = make_ledger();
+    one_gpu(l);
+    struct ledger_process p = {named(l, "a", "u"), false, GIB};
+    look(l, 0, 0, true, true);
+    energy(l, 0, 0, 0);
+    run(l, 0, &p, 1);
+    book(l, 0);
+    busy(l, 0, 0, 1, 500000);
+    share(l, p.container, 0, 1, 500000);
+    look(l, 0, 1, true, true);
+    energy(l, 0, 1, 10000);
+    book(l, 1);
+    assert_account(l, "a", 500000, 5000000, 0);
+    assert_int_equal(account(l, 0, "a")->share_ppm, 0);
+    assert_int_equal(ledger_device_at(l, 0)->method, LEDGER_METHOD_PROCESS);
+}
+
+static void an_interval_in_which_holders_change_is_nobodys(void **state)
+{
+    OWN l = make_ledger();
+    one_gpu(l);
+    hold(l, 0, 0, &(struct ledger_holder){named(l, "a", "u"), 1}, 1, 1);
+    for (double at = 0; at <= 3; at++) {
+        if (at == 2)
+            hold(l, 0, 1.25, &(struct ledger_holder){named(l, "b", "v"), 1}, 1, 1);
+        if (at > 0)
+            busy(l, 0, at - 1, at, 1000000);
+        look(l, 0, at, true, true);
+        energy(l, 0, at, 1000 * (uint64_t)at);
+        book(l, at);
+    }
+    assert_account(l, "a", 1000000, 1000000, 1250000);
+    assert_account(l, "b", 1000000, 1000000, 1750000);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_busy_us, 1000000);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_energy_uj, 1000000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +273,12 @@ int main(void)
         cmocka_unit_test(sharers_have_what_their_processes_did),
         cmocka_unit_test(shares_over_the_devices_are_scaled_by_largest_remainder),
         cmocka_unit_test(without_evidence_sharers_have_no_busy_time),
+        cmocka_unit_test(instances_share_the_energy_of_their_board),
+        cmocka_unit_test(eight_slices_are_eighths),
+        cmocka_unit_test(absurd_slices_do_not_make_energy),
+        cmocka_unit_test(a_foreign_process_ends_exclusiveness),
+        cmocka_unit_test(undeclared_use_of_a_free_device_has_an_account),
+        cmocka_unit_test(an_interval_in_which_holders_change_is_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
