@@ -340,8 +340,7 @@ static void show_account(struct ledger *l, struct ledger_entry *a)
     p->live = a->is_live;
     p->holds = a->holds;
     p->has_busy = a->had_busy && d->has_busy;
-    p->has_processes =
-        a->is_live && d->knows_processes && (d->busy_evidence || d->memory_evidence);
+    p->has_processes = a->is_live && d->knows_processes && (d->busy_evidence || d->memory_evidence);
     p->processes = a->processes;
     p->allocated_us = a->allocated_ns / NS_PER_US;
     p->idle_since_ns = a->idle_since_ns;
@@ -359,8 +358,8 @@ static void show_device(struct ledger *l, struct ledger_unit *d)
     p->method = method_of(d);
     p->board = d->board->place;
     show_memory(d);
-    uint8_t shown = (uint8_t)(p->has_busy | p->has_energy << 1 | p->has_memory << 2 |
-                              p->method << 3);
+    uint8_t shown =
+        (uint8_t)(p->has_busy | p->has_energy << 1 | p->has_memory << 2 | p->method << 3);
     l->is_stale = l->is_stale || shown != d->shown;
     d->shown = shown;
 }

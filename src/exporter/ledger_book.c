@@ -88,9 +88,9 @@ static size_t gather_parties(struct ledger *l, struct ledger_unit *d, const stru
         enum ledger_party_kind kind = a   ? LEDGER_PARTY_ACCOUNT
                                       : c ? LEDGER_PARTY_FOLDED
                                           : LEDGER_PARTY_NOBODY;
-        add_party(l, &count,
-                  (struct ledger_party){
-                      .account = a, .kind = kind, .replicas = s->holders[i].replicas});
+        add_party(
+            l, &count,
+            (struct ledger_party){.account = a, .kind = kind, .replicas = s->holders[i].replicas});
     }
     for (size_t i = 0; i < d->account_count; i++) {
         struct ledger_entry *a = d->accounts[i];
@@ -147,7 +147,8 @@ static void share_busy(struct ledger *l, struct ledger_unit *d, size_t count, ui
     for (size_t i = 0; i < count; i++) {
         struct ledger_party *p = &l->parties[i];
         bool has_share = p->account || p->is_rest;
-        p->busy_us = has_share ? take_us(share_of(d, p), UINT64_MAX / LIMIT_LEDGER_ACCOUNTS / 4) : 0;
+        p->busy_us =
+            has_share ? take_us(share_of(d, p), UINT64_MAX / LIMIT_LEDGER_ACCOUNTS / 4) : 0;
         sum += p->busy_us;
     }
     if (sum > busy_us)
@@ -258,9 +259,9 @@ static void book_allocated(struct ledger_unit *d, const struct interval *v)
             struct ledger_owner *c = s->holders[h].container;
             struct ledger_entry *a = c ? ledger_find_account(d, c) : NULL;
             if (a)
-                a->allocated_ns += (uint64_t)((ledger_wide)(to - from) * d->slices *
-                                              s->holders[h].replicas /
-                                              ((ledger_wide)d->total_slices * s->offered));
+                a->allocated_ns +=
+                    (uint64_t)((ledger_wide)(to - from) * d->slices * s->holders[h].replicas /
+                               ((ledger_wide)d->total_slices * s->offered));
         }
     }
 }
@@ -307,8 +308,8 @@ static bool is_complete(const struct ledger *l, const struct ledger_unit *board,
 {
     for (size_t i = 0; i < board->member_count; i++) {
         const struct ledger_unit *d = l->members[board->member_first + i];
-        if (d->away_ns == UINT64_MAX && ((d->has_busy && d->busy_to_ns < to_ns) ||
-                                         (d->has_shares && d->shares_to_ns < to_ns)))
+        if (d->away_ns == UINT64_MAX &&
+            ((d->has_busy && d->busy_to_ns < to_ns) || (d->has_shares && d->shares_to_ns < to_ns)))
             return false;
     }
     return true;

@@ -12,14 +12,14 @@
 #include "base/map.h"
 #include "exporter/ledger.h"
 
-#define LEDGER_MARKS 16 // of a board: intervals that wait; more are joined
-#define LEDGER_LOOKS 16 // changes of what processes prove
-#define LEDGER_SETS 16  // changes of holders
+#define LEDGER_MARKS 16       // of a board: intervals that wait; more are joined
+#define LEDGER_LOOKS 16       // changes of what processes prove
+#define LEDGER_SETS 16        // changes of holders
 #define LEDGER_NUMBER_BOOKS 8 // bookings for which a container's number is kept without use
-#define LEDGER_HOLDERS 1024 // of a device: more than a node has pods
+#define LEDGER_HOLDERS 1024   // of a device: more than a node has pods
 #define LEDGER_REPLICAS (1u << 20)
 #define LEDGER_SLICES 1024
-#define LEDGER_INTERVAL_NS (3600 * NS_PER_S) // longer ones, and longer spans, are none
+#define LEDGER_INTERVAL_NS (3600 * NS_PER_S)  // longer ones, and longer spans, are none
 #define LEDGER_BYTES_MOST (UINT64_C(1) << 50) // of memory: 1 PiB
 // A board's counter that runs faster than this was not read right: 100 kW, and a second's worth for
 // a counter that is renewed seldom.
@@ -30,9 +30,9 @@ typedef unsigned __int128 ledger_wide; // parts of a microsecond in ns * ppm, an
 struct ledger_owner {
     struct ledger_container pub; // its strings follow the struct
     uint32_t number;
-    uint32_t uses;       // in sets of holders and shares
-    bool superseded;     // another UID has its names
-    uint64_t asked_book; // bookings done when it was asked for last
+    uint32_t uses;                 // in sets of holders and shares
+    bool superseded;               // another UID has its names
+    uint64_t asked_book;           // bookings done when it was asked for last
     struct ledger_entry *accounts; // its, over all devices
     char *pod_uid;
     size_t key_len;
@@ -74,7 +74,7 @@ struct ledger_share {
 struct ledger_set {
     uint64_t at_ns;
     uint32_t offered, held; // replicas
-    bool other; // other containers than the set before has
+    bool other;             // other containers than the set before has
     size_t count;
     struct ledger_set_holder {
         struct ledger_owner *container; // NULL: nobody who is known
@@ -121,7 +121,7 @@ struct ledger_unit {
     uint64_t span_end_ns; // of the last one told
     struct ledger_share *shares;
     size_t share_count, share_room;
-    ledger_wide busy;                   // waits to be booked
+    ledger_wide busy; // waits to be booked
     ledger_wide nobody_share, folded_share;
     bool has_busy, has_shares;
     uint64_t busy_to_ns, shares_to_ns;
@@ -186,12 +186,10 @@ void ledger_refresh(struct ledger *l); // what stands, from what is
 
 // --- ledger_containers.c ---
 struct ledger_owner *ledger_find_owner(const struct ledger *l, uint32_t number); // or NULL
-struct ledger_entry *ledger_find_account(const struct ledger_unit *d,
-                                                const struct ledger_owner *c);
+struct ledger_entry *ledger_find_account(const struct ledger_unit *d, const struct ledger_owner *c);
 // The account of a container on a device, an ended one where there was none. 0 and NULL: refused.
-int must_use ledger_make_account(struct ledger *l, struct ledger_unit *d,
-                                 struct ledger_owner *c, uint64_t at_ns,
-                                 struct ledger_entry **out);
+int must_use ledger_make_account(struct ledger *l, struct ledger_unit *d, struct ledger_owner *c,
+                                 uint64_t at_ns, struct ledger_entry **out);
 int must_use ledger_reserve_parties(struct ledger *l, size_t accounts);
 // Live or ended, from what it holds and runs.
 void ledger_settle_account(struct ledger *l, struct ledger_entry *a, uint64_t at_ns);
@@ -204,8 +202,7 @@ void ledger_containers_deinit(struct ledger *l);
 
 // --- ledger_spans.c ---
 int must_use ledger_push_span(struct ledger_unit *d, struct ledger_span s);
-int must_use ledger_push_share(struct ledger_unit *d,
-                               struct ledger_share s);
+int must_use ledger_push_share(struct ledger_unit *d, struct ledger_share s);
 // Moves what lies between into the device's and accounts' waiting time, and forgets what ends
 // before to_ns. count false: forgets alone.
 void ledger_cut_spans(struct ledger_unit *d, uint64_t from_ns, uint64_t to_ns, bool count);

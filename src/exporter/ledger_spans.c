@@ -98,7 +98,8 @@ void ledger_cut_shares(struct ledger_unit *d, uint64_t from_ns, uint64_t to_ns, 
     for (size_t i = 0; i < d->share_count; i++) {
         struct ledger_share *s = &d->shares[i];
         if (count)
-            add_share(d, s, common_part(from_ns, to_ns, (uint64_t[]){s->from_ns, s->to_ns}, s->ppm));
+            add_share(d, s,
+                      common_part(from_ns, to_ns, (uint64_t[]){s->from_ns, s->to_ns}, s->ppm));
         if (s->to_ns > to_ns)
             d->shares[kept++] = *s;
         else if (s->container)
