@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "exporter/app_internal.h"
+#include "exporter/source_path.h"
 
 #define HOLD_NS (2 * NS_PER_S)
 // Between two pages, whatever a source says and how often: half of the shortest sampling period.
@@ -227,45 +227,6 @@ static int start_servers(struct app *a, struct error *err)
     return r;
 }
 
-// Our own path: from the kernel, else (no /proc) as we were started.
-static int find_own_path(char *out, size_t out_bytes, struct error *err)
-{
-    ssize_t n = readlink("/proc/self/exe", out, out_bytes - 1);
-    if (n >= 0) {
-        out[n] = '\0';
-        return 0;
-    }
-    int r = -errno;
-    const char *started_as = (const char *)getauxval(AT_EXECFN);
-    if (!started_as || !strchr(started_as, '/'))
-        return error_set(err, r, "/proc/self/exe cannot be read (%s): give --source-path",
-                         strerror(-r));
-    sv_copy(out, out_bytes, sv_from(started_as));
-    return 0;
-}
-
-// podgpu-source lies beside this program unless --source-path says otherwise.
-static int find_source(struct app *a, struct error *err)
-{
-    const char *given = a->options->flags.source_path;
-    if (given[0] != '\0') {
-        sv_copy(a->source_path, sizeof(a->source_path), sv_from(given));
-    } else {
-        char own[3072];
-        int r = find_own_path(own, sizeof(own), err);
-        if (r < 0)
-            return r;
-        char *slash = strrchr(own, '/');
-        if (slash)
-            *slash = '\0';
-        (void)snprintf(a->source_path, sizeof(a->source_path), "%s/podgpu-source", own);
-    }
-    if (access(a->source_path, X_OK) < 0)
-        return error_set(err, -errno, "%s: the helper program cannot be run: %s", a->source_path,
-                         strerror(errno));
-    return 0;
-}
-
 // dcgm-exporter takes such a range without a word, and so it is no error.
 static void log_reversed_range(const char *flag, const struct selection *s)
 {
@@ -350,7 +311,7 @@ static int start_counting(struct app *a)
 
 static int start(struct app *a, struct error *err)
 {
-    int r = find_source(a, err);
+    int r = source_path_find(a->options, a->source_path, sizeof(a->source_path), err);
     if (r < 0)
         return r;
     r = loop_new(&a->loop);

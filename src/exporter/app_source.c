@@ -248,27 +248,6 @@ void app_source_deinit(struct app *a)
     source_plan_deinit(&a->plan);
 }
 
-// What podgpu-source dcgm is told beside what all are; words has room for SOURCE_EXTRA_MAX and
-// NULL.
-static void add_engine(const struct app *a, const char **words)
-{
-    const struct exporter_flags *f = &a->options->flags;
-    size_t n = 0;
-    for (size_t i = 0; i < a->plan.address_count; i++) {
-        words[n++] = "--connect";
-        words[n++] = a->plan.addresses[i];
-    }
-    if (a->plan.embed) {
-        words[n++] = "--embed";
-        words[n++] = "yes";
-    }
-    if (f->enable_dcgm_log && strcmp(f->dcgm_log_level, "NONE") != 0) {
-        words[n++] = "--dcgm-log";
-        words[n++] = f->dcgm_log_level;
-    }
-    words[n] = NULL;
-}
-
 int app_source_start(struct app_source *s, struct error *err)
 {
     const struct app *a = s->app;
@@ -276,7 +255,7 @@ int app_source_start(struct app_source *s, struct error *err)
     bool nvml = s->which == DEVICE_SOURCE_NVML;
     const char *words[SOURCE_EXTRA_MAX + 1] = {NULL};
     if (!nvml)
-        add_engine(a, words);
+        source_plan_engine_words(&a->plan, f, words);
     const struct source_process_config config = {
         .path = a->source_path,
         .source = app_source_name(s),

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "exporter/app.h"
+#include "exporter/doctor.h"
 
 // Stopping waits for pool jobs, and a password check of high cost can take minutes.
 #define STOP_SECONDS 1
@@ -66,7 +67,7 @@ int main(int argc, char **argv)
         option_print(&exporter_option_table, r);
         return process_finish_stdout() ? 0 : 1;
     }
-    int status = run(&options);
+    int status = options.flags.doctor ? doctor_run(&options) : run(&options);
     exporter_options_deinit(&options);
     return status;
 }

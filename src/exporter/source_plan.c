@@ -305,6 +305,25 @@ int source_plan_make(const struct exporter_config *config, const struct device_v
     return 0;
 }
 
+void source_plan_engine_words(const struct source_plan *p, const struct exporter_flags *f,
+                              const char **words)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->address_count; i++) {
+        words[n++] = "--connect";
+        words[n++] = p->addresses[i];
+    }
+    if (p->embed) {
+        words[n++] = "--embed";
+        words[n++] = "yes";
+    }
+    if (f->enable_dcgm_log && strcmp(f->dcgm_log_level, "NONE") != 0) {
+        words[n++] = "--dcgm-log";
+        words[n++] = f->dcgm_log_level;
+    }
+    words[n] = NULL;
+}
+
 void source_plan_deinit(struct source_plan *p)
 {
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++)

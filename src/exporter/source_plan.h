@@ -32,6 +32,10 @@ struct source_plan {
 // is lost does not make series come and go. It may not be *out.
 int must_use source_plan_make(const struct exporter_config *config, const struct device_view *view,
                               const struct source_plan *before, struct source_plan *out);
+// What podgpu-source dcgm is told of the engine, beside what all helpers are: words has room for
+// SOURCE_EXTRA_MAX and NULL. They borrow from the plan and the flags.
+void source_plan_engine_words(const struct source_plan *p, const struct exporter_flags *f,
+                              const char **words);
 void source_plan_deinit(struct source_plan *p);
 bool source_plan_equals(const struct source_plan *a, const struct source_plan *b);
 // Whether a source is asked the same: fields, and of DCGM the GPUs.
