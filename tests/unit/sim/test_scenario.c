@@ -8,8 +8,10 @@
 #include "base/limits.h"
 
 static const char *const shipped[] = {
-    "bad-text", "demo", "h100x8", "hang",       "kubelet-big", "kubelet-limited", "kubelet-restart",
-    "lost",     "mig",  "mps",    "old-driver", "post",        "timeslice",
+    "bad-text",        "demo",     "h100x8",     "hang",     "kubelet-big", "kubelet-limited",
+    "kubelet-restart", "lost",     "mig",        "mps",      "old-driver",  "post",
+    "timeslice",       "dra",      "job-7s",     "mig-a100", "mig-gpm",     "mps-hidden",
+    "node-110",        "shared-8", "undeclared", "wave",
 };
 
 static int compile_file(const char *name, struct sim_node *n, struct error *err)
