@@ -183,6 +183,26 @@ static int start_kubelet(struct app *a, struct error *err)
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
+// --- devices of claims ---
+
+static void on_slices_changed(void *user)
+{
+    app_publish_soon(user);
+}
+
+static int start_slice_watch(struct app *a, struct error *err)
+{
+    if (!a->options->flags.kubernetes || !a->options->flags.enable_dra)
+        return 0;
+    const struct slice_watch_config config = {
+        .options = a->options,
+        .dra = publisher_dra(a->publisher),
+        .changed = on_slices_changed,
+        .user = a,
+    };
+    return slice_watch_new(a->loop, &config, &a->slices, err);
+}
+
 // --- construction ---
 
 static int start_signals(struct app *a, struct error *err)
@@ -331,6 +351,8 @@ static int start(struct app *a, struct error *err)
     if (r == 0)
         r = app_pods_start(a, err);
     if (r == 0)
+        r = start_slice_watch(a, err);
+    if (r == 0)
         r = start_watching(a, err);
     return r;
 }
@@ -386,6 +408,7 @@ void app_free(struct app *a)
         source_process_free(a->sources[i].process);
     pod_resources_free(a->pods);
     app_pods_stop(a);
+    slice_watch_free(a->slices);
     admin_free(a->admin);
     http_server_free(a->server);
     file_watch_free(a->watch);

@@ -17,6 +17,7 @@
 #include "exporter/routes.h"
 #include "exporter/source_plan.h"
 #include "exporter/source_process.h"
+#include "exporter/slice_watch.h"
 #include "io/http_server.h"
 #include "kube/pod_resources.h"
 
@@ -61,6 +62,7 @@ struct app {
     struct pod_logs *pod_logs;
     struct loop_timer *pod_logs_timer;
     struct pod_watch *pod_watch; // NULL unless something is asked for that the API server knows
+    struct slice_watch *slices;  // NULL without --kubernetes-enable-dra
     struct hpc *hpc;             // NULL without a directory
     struct publisher *publisher;
     struct routes routes;

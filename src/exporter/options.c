@@ -198,7 +198,7 @@ static int read_hostname(struct exporter_options *o, struct error *err)
 // It becomes part of a field selector, whose syntax it must not change.
 static int check_node_name(const struct exporter_options *o, struct error *err)
 {
-    if (!exporter_wants_pod_metadata(o))
+    if (!exporter_wants_pod_metadata(o) && !o->flags.enable_dra)
         return 0;
     for (const char *c = o->node_name; *c; c++)
         if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
@@ -280,6 +280,7 @@ static bool is_about_pods(const struct option_row *row)
 {
     return row->offset == offsetof(struct exporter_flags, pod_labels) ||
            row->offset == offsetof(struct exporter_flags, pod_uid) ||
+           row->offset == offsetof(struct exporter_flags, enable_dra) ||
            row->offset == offsetof(struct exporter_flags, pod_owners);
 }
 

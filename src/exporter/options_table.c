@@ -143,6 +143,10 @@ static const struct option_row rows[] = {
          "by commas."),
     SWITCH("kubernetes-virtual-gpus", NULL, "KUBERNETES_VIRTUAL_GPUS", virtual_gpus, KUBERNETES,
            "A copy of each sample for every pod on a shared GPU, with a vgpu label."),
+    SWITCH("kubernetes-enable-dra", NULL, "KUBERNETES_ENABLE_DRA", enable_dra, KUBERNETES,
+           "A copy of each sample for every container that has the device by a resource claim, with "
+           "dra_ labels. Needs -k; with leave to list and watch resourceslices at the API server, "
+           "devices are known by UUID and not by their names alone."),
     SWITCH("kubernetes-enable-pod-labels", NULL, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
            pod_labels, KUBERNETES,
            "The pods' own labels on samples, beside the pod. Needs -k, and leave to get, list and "
@@ -219,8 +223,6 @@ static const struct option_row rows[] = {
     {"configmap-data", "m", "DCGM_EXPORTER_CONFIGMAP_DATA", OPTION_STRING, AT(configmap_data),
      AT(configmap_data_given), "none", 0, 0, COMPATIBILITY,
      "NAMESPACE:NAME of a ConfigMap with the counters; mount it and use --collectors.", true},
-    INERT_SWITCH("kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", enable_dra, NULL,
-                 "GPUs given out by dynamic resource allocation."),
     INERT_SWITCH("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", container_labels, NULL,
                  "Container labels from the container runtime."),
     INERT_TEXT("container-runtime-socket", NULL, "DCGM_CONTAINER_RUNTIME_SOCKET",

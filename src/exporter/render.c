@@ -30,7 +30,7 @@ void render_free(struct render *r)
     free(r);
 }
 
-_Static_assert(sizeof(struct render_key) == 18 * sizeof(uint64_t), "render_key has padding");
+_Static_assert(sizeof(struct render_key) == 19 * sizeof(uint64_t), "render_key has padding");
 
 static struct render_key key_of(const struct render_input *in)
 {
@@ -48,6 +48,7 @@ static struct render_key key_of(const struct render_input *in)
         .holders = owners ? owners->holders : NULL,
         .metadata = owners ? owners->metadata : NULL,
         .jobs = owners ? owners->jobs : NULL,
+        .usage = in->pod_value ? in->usage : NULL,
         .config_hash = in->config->hash,
         .counter_count = in->config->counters.count,
         .entity_count = in->view->primary->entity_count,

@@ -14,6 +14,7 @@
 #include "exporter/config.h"
 #include "exporter/exp_counts.h"
 #include "exporter/pod_metadata.h"
+#include "exporter/usage.h"
 #include "metrics/text.h"
 
 // Who holds what, as one immutable set with a version. Index i is view.primary->entities[i].
@@ -92,6 +93,11 @@ struct render_input {
     const struct render_self *self;
     uint64_t now_ns;
     struct exp_counts *exp; // dcgm-exporter's windowed counters; NULL: none
+    // What each pod's processes use, for --kubernetes-virtual-gpus: usage_pod_value of usage. NULL:
+    // not known, then a holder's copy of GPU_UTIL and FB_USED shows the device's value.
+    const struct usage *usage;
+    bool (*pod_value)(const struct usage *u, size_t entity, const char *pod_uid,
+                      struct usage_pod_value *out);
 };
 
 // Whether samples of GPUs have a label of that name of their own.

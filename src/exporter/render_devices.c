@@ -202,6 +202,26 @@ static size_t add_xid_family(struct render_layout *l, const struct render_device
     return added;
 }
 
+// What the holder's processes use of the device; nothing known of them is nothing used, as
+// dcgm-exporter has it.
+static void add_pod_sample(const struct render_layout *l, const struct render_device_family *f,
+                           const struct render_input *in, const struct render_sample *s,
+                           struct buf *out)
+{
+    struct usage_pod_value v;
+    uint64_t number = 0;
+    if (!in->pod_value(in->usage, s->entity, l->text.data + s->uid.at, &v))
+        v = (struct usage_pod_value){0};
+    if (f->field->id == FIELD_GPU_UTIL)
+        number = v.sm_known ? v.sm_percent : 0;
+    else
+        number = v.memory_known ? v.memory_mib : 0;
+    if (!begin_line(l, f->name, s->labels, out))
+        return;
+    out->len += num_print_u64(out->data + out->len, number);
+    out->data[out->len++] = '\n';
+}
+
 static size_t add_gpus(struct render_layout *l, const struct render_device_family *f,
                        const struct render_input *in, struct buf *out)
 {
@@ -223,7 +243,10 @@ static size_t add_gpus(struct render_layout *l, const struct render_device_famil
             continue;
         if (added++ == 0)
             render_add_span(l, f->header, out);
-        add_sample(l, f, s, v, out);
+        if (s->of_pod)
+            add_pod_sample(l, f, in, s, out);
+        else
+            add_sample(l, f, s, v, out);
     }
     return added;
 }

@@ -20,6 +20,8 @@ struct render_sample {
     uint32_t gpu;              // of its GPU in view.primary; itself for a GPU; UINT32_MAX: none
     uint32_t split;            // bytes of labels before the place of err_code and err_msg
     struct render_span labels; // `{gpu="0",...} `
+    bool of_pod;               // shows what a pod's processes use, and not what the device does
+    struct render_span uid;    // the pod's, with its NUL
 };
 
 struct render_samples {
@@ -59,6 +61,7 @@ struct render_device_family {
     uint8_t shared; // bit a group of other devices, which show it where DCGM has it for them: that
                     // they have none is not told
     bool board;     // values are the GPU's, not the instance's
+    bool process;   // its copies for holders show what their processes use (layout.process)
     bool label;     // no samples of its own
     bool exp;       // of dcgm-exporter's own counters
 };
@@ -92,7 +95,7 @@ enum render_dcgm {
 // compares.
 struct render_key {
     const void *config, *options, *counters, *primary, *nvml, *dcgm, *entities, *fields, *pod_rows,
-        *holders, *metadata, *jobs;
+        *holders, *metadata, *jobs, *usage;
     uint64_t config_hash, counter_count, entity_count, field_count, layout, owners_version;
 };
 
@@ -211,6 +214,9 @@ struct render_layout {
     struct buf text;
     struct render_samples groups[RENDER_GROUP_COUNT]; // of the chosen devices
     struct render_samples board; // one a GPU; used with --mig-board-fields=once only
+    // Each chosen device, then one for each of its holders: of GPU_UTIL and FB_USED, with
+    // --kubernetes-virtual-gpus and numbers per process only.
+    struct render_samples process;
     struct render_exp_samples exp[RENDER_EXP_COUNT]; // by field id; empty where not asked for
     struct render_device_family *families;
     size_t family_count, family_capacity;
@@ -252,6 +258,11 @@ struct render_owner {
     const char *namespace_name, *pod, *container;
     struct sv vgpu;
     const struct pod_metadata_entry *metadata; // NULL: nothing is known of the pod
+    const char *uid;                           // to be shown even when it is ""; NULL: as metadata
+    // The layout of --kubernetes-enable-dra: the claim's row, else NULL; of a MIG device its
+    // profile and UUID, "" unknown, else NULL.
+    const struct pod_device *claimed;
+    const char *mig_profile, *mig_uuid;
 };
 struct render_label_row {
     char name[192]; // as exposed
@@ -317,6 +328,8 @@ int must_use render_samples_build(struct render_layout *l, const struct render_i
 bool render_is_exp(const struct counter *c);
 // Whether a field's samples are the GPU's: --mig-board-fields=once shows them once.
 bool render_is_of_board(const struct field_info *field);
+// Of the two that show what pods' processes use with --kubernetes-virtual-gpus.
+bool render_is_per_process(const struct render_input *in, const struct counter *c);
 // Room for count items of size bytes in *items; what was in it is lost. 0, -ENOMEM.
 int must_use render_make_room(void *items, size_t *capacity, size_t count, size_t size);
 // Makes everything of *l anew. 0, -ENOMEM, -EFBIG.
@@ -334,6 +347,8 @@ static inline const struct inventory_entity *render_gpu_of(const struct inventor
 static inline const struct render_samples *render_samples_of(const struct render_layout *l,
                                                              const struct render_device_family *f)
 {
+    if (f->process)
+        return &l->process;
     return f->board && l->board.count > 0 ? &l->board : &l->groups[RENDER_GROUP_GPU];
 }
 

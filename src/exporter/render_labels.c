@@ -20,6 +20,20 @@ static const char *const reserved_names[] = {
     "pod_uid",       "vgpu",      "hpc_job",
 };
 
+// Attributes of --kubernetes-enable-dra, free without it.
+static const char *const claim_names[] = {
+    "dra_claim_name",      "dra_claim_namespace", "dra_device_name", "dra_driver_name",
+    "dra_mig_device_uuid", "dra_mig_profile",     "dra_pool_name",
+};
+
+static bool is_claim_name(struct sv name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(claim_names); i++)
+        if (sv_equals(name, sv_from(claim_names[i])))
+            return true;
+    return false;
+}
+
 static bool is_reserved(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(reserved_names); i++)
@@ -45,7 +59,7 @@ bool render_label_is_built_in(const struct exporter_options *o, struct sv name)
     for (size_t i = 0; i < ARRAY_SIZE(reserved_names); i++)
         if (sv_equals(name, sv_from(reserved_names[i])))
             return !is_free(o, name);
-    return false;
+    return o->flags.enable_dra && is_claim_name(name);
 }
 
 static int compare_rows(const void *va, const void *vb)
@@ -67,7 +81,9 @@ int render_labels_init(struct render_labels *l, const struct render_input *in)
         if (c->type != COUNTER_LABEL || !text_is_label_name((struct sv){c->name, length}))
             continue;
         struct render_label_row *row = &l->rows[l->row_count];
-        size_t prefix = is_reserved(c->name) ? sizeof(RENAME_PREFIX) - 1 : 0;
+        bool taken = is_reserved(c->name) || (in->config->options->flags.enable_dra &&
+                                              is_claim_name((struct sv){c->name, length}));
+        size_t prefix = taken ? sizeof(RENAME_PREFIX) - 1 : 0;
         if (prefix + length >= sizeof(row->name))
             continue;
         memcpy(row->name, RENAME_PREFIX, prefix);
@@ -362,6 +378,35 @@ static void add_attributes(const struct attribute_label *labels, size_t count, s
             text_add_label(out, labels[i].name, labels[i].value);
 }
 
+static struct sv known(const char *text)
+{
+    return text && text[0] != '\0' ? sv_from(text) : (struct sv){0};
+}
+
+static void add_claim(const struct render_owner *owner, struct buf *out)
+{
+    const struct pod_device *row = owner->claimed;
+    if (!row)
+        return;
+    const struct attribute_label labels[] = {
+        {"dra_claim_name", sv_from(row->claim->name)},
+        {"dra_claim_namespace", sv_from(row->claim->namespace_name)},
+        {"dra_device_name", sv_from(row->device_id)},
+        {"dra_driver_name", sv_from(row->claim->driver)},
+        {"dra_mig_device_uuid", known(owner->mig_uuid)},
+        {"dra_mig_profile", known(owner->mig_profile)},
+        {"dra_pool_name", sv_from(row->claim->pool)},
+    };
+    add_attributes(labels, ARRAY_SIZE(labels), out);
+}
+
+static struct sv shown_uid(const struct render_owner *owner)
+{
+    if (owner->uid)
+        return sv_from(owner->uid);
+    return owner->metadata ? known(owner->metadata->text) : (struct sv){0};
+}
+
 // The names ascend in either spelling; err_code and err_msg stand between container and hpc_job:
 // where, in out, is returned.
 static size_t add_owner(const struct render_input *in, const struct render_owner *owner,
@@ -371,7 +416,6 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
     bool old = flags->use_old_namespace;
     struct sv none = flags->empty_owner_labels ? SV("") : (struct sv){0};
     bool owned = owner->pod != NULL;
-    struct sv uid = owner->metadata ? sv_from(owner->metadata->text) : (struct sv){0};
     const struct attribute_label before[] = {
         {old ? "container_name" : "container", owned ? sv_from(owner->container) : none},
     };
@@ -384,10 +428,11 @@ static size_t add_owner(const struct render_input *in, const struct render_owner
         {"pod_namespace", !old    ? (struct sv){0}
                           : owned ? sv_from(owner->namespace_name)
                                   : none},
-        {"pod_uid", uid.len > 0 ? uid : (struct sv){0}},
+        {"pod_uid", shown_uid(owner)},
         {"vgpu", owner->vgpu.len > 0 ? owner->vgpu : (struct sv){0}},
     };
     add_attributes(before, ARRAY_SIZE(before), out);
+    add_claim(owner, out);
     size_t split = out->len;
     add_attributes(names, ARRAY_SIZE(names), out);
     return split;

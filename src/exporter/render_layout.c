@@ -24,6 +24,7 @@ void render_layout_deinit(struct render_layout *l)
     for (size_t i = 0; i < RENDER_GROUP_COUNT; i++)
         free(l->groups[i].items);
     free(l->board.items);
+    free(l->process.items);
     free(l->families);
     free(l->codes);
     free(l->shown);
@@ -77,6 +78,15 @@ bool render_is_of_board(const struct field_info *field)
     if (field->id >= FIELD_EXP_FIRST) // an instance has XIDs and clock events of its own
         return field->id == FIELD_EXP_HEALTH || field->id == FIELD_EXP_P2P;
     return field->level != FIELD_LEVEL_GPU_I && field->level != FIELD_LEVEL_GPU_CI;
+}
+
+// dcgm-exporter knows these two by their names alone; a board that is shown once has no pods.
+bool render_is_per_process(const struct render_input *in, const struct counter *c)
+{
+    const struct exporter_options *o = in->config->options;
+    return in->usage && in->pod_value && o->flags.virtual_gpus && !o->mig_board_once &&
+           c->type != COUNTER_LABEL &&
+           (c->field->id == FIELD_GPU_UTIL || c->field->id == FIELD_FB_USED);
 }
 
 #define BIT(group) (uint8_t)(1u << RENDER_GROUP_##group)
@@ -133,6 +143,7 @@ static void add_family(struct render_layout *l, const struct render_input *in,
         .board = render_is_of_board(field),
         .label = c->type == COUNTER_LABEL,
         .exp = render_is_exp(c),
+        .process = render_is_per_process(in, c),
     };
     set_groups(f);
     size_t start = l->text.len;
@@ -186,7 +197,7 @@ static void reset(struct render_layout *l)
         l->listed[i] = false;
         l->selection_errors[i][0] = '\0';
     }
-    l->board.count = 0;
+    l->board.count = l->process.count = 0;
     for (size_t i = 0; i < RENDER_EXP_COUNT; i++)
         l->exp[i].count = 0;
     l->family_count = l->code_count = l->gpu_lines = l->health_lines = 0;

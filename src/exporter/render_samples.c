@@ -156,6 +156,7 @@ static int add_sample(struct work *w, struct render_samples *list, const struct 
         .entity = t->entity,
         .gpu = t->gpu,
         .labels.at = (uint32_t)l->text.len,
+        .of_pod = owner->uid != NULL,
     };
     struct render_subject subject = subject_of(w->in, t);
     subject.owner = owner;
@@ -174,7 +175,11 @@ static int add_sample(struct work *w, struct render_samples *list, const struct 
         l->duplicates++;
         return 0;
     }
-    r = samples_push(list, &s);
+    if (s.of_pod) {
+        s.uid = (struct render_span){(uint32_t)l->text.len, (uint32_t)strlen(owner->uid) + 1};
+        buf_add(&l->text, owner->uid, s.uid.bytes);
+    }
+    r = l->text.error ? l->text.error : samples_push(list, &s);
     return r == 0 ? add_exp_samples(w, list, subject) : r;
 }
 
@@ -204,7 +209,8 @@ static struct render_owner owner_of(const struct render_owners *owners,
                                     const struct attribute_holder *h, bool replica)
 {
     const struct pod_device *row = &owners->rows->rows[h->row];
-    struct render_owner o = {row->namespace_name, row->pod, row->container, {0}, NULL};
+    struct render_owner o = {
+        .namespace_name = row->namespace_name, .pod = row->pod, .container = row->container};
     if (owners->metadata)
         o.metadata = pod_metadata_find(owners->metadata, row->namespace_name, row->pod);
     if (replica)
@@ -212,30 +218,109 @@ static struct render_owner owner_of(const struct render_owners *owners,
     return o;
 }
 
-// An entity and its copies. With --kubernetes-virtual-gpus each holder has a copy and the entity
-// itself goes; dcgm-exporter excepts GPU_UTIL and FB_USED, where a holder's copy shows what its
-// processes use. Without numbers per process there is nothing else to show, so these two are copied
-// like all others.
+// Who holds the device of a target.
+struct held {
+    const struct render_owners *owners;
+    const struct attribute_holder *holders;
+    size_t count, pods, containers;
+};
+
+static struct held held_by(const struct work *w, const struct target *t)
+{
+    const struct render_owners *owners = w->in->owners;
+    if (!owners || !owners->rows || !owners->holders || t->holders >= owners->holders->device_count)
+        return (struct held){.owners = owners};
+    const struct attribute_device_holders *d = &owners->holders->devices[t->holders];
+    return (struct held){
+        .owners = owners,
+        .holders = d->count > 0 ? &owners->holders->holders[d->first] : NULL,
+        .count = d->count,
+        .pods = d->pods,
+        .containers = d->containers,
+    };
+}
+
+// Copies of --kubernetes-virtual-gpus, one for each id held.
+static int add_copies(struct work *w, struct render_samples *list, const struct target *t,
+                      const struct held *held, size_t *copies)
+{
+    int r = 0;
+    for (size_t i = 0; i < held->count && r == 0; i++) {
+        struct render_owner owner = owner_of(held->owners, &held->holders[i], true);
+        r = add_jobs(w, list, t, &owner, copies);
+    }
+    return r;
+}
+
+static bool same_container(const struct pod_device *a, const struct pod_device *b)
+{
+    return strcmp(a->container, b->container) == 0 && strcmp(a->pod, b->pod) == 0 &&
+           strcmp(a->namespace_name, b->namespace_name) == 0;
+}
+
+// Copies of --kubernetes-enable-dra: one for each container that has the device by a claim. Rows of
+// a container stand together.
+static int add_claims(struct work *w, struct render_samples *list, const struct target *t,
+                      const struct held *held, size_t *copies)
+{
+    const struct pod_device *before = NULL;
+    for (size_t i = 0; i < held->count; i++) {
+        const struct attribute_holder *h = &held->holders[i];
+        const struct pod_device *row = &held->owners->rows->rows[h->row];
+        if (!row->claim || (before && same_container(before, row)))
+            continue;
+        struct render_owner owner = owner_of(held->owners, h, false);
+        owner.claimed = before = row;
+        owner.mig_profile = h->mig_profile;
+        owner.mig_uuid = h->mig_uuid;
+        int r = add_jobs(w, list, t, &owner, copies);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+// The same for claims of a GPU's instances that are not known: they stand on the GPU's own samples,
+// as all claims of instances do in dcgm-exporter.
+static int add_parts(struct work *w, struct render_samples *list, const struct target *t,
+                     const struct held *held, size_t *copies)
+{
+    const struct attribute_result *r = held->owners ? held->owners->holders : NULL;
+    for (size_t i = 0; r && i < r->part_count; i++) {
+        const struct attribute_part *p = &r->parts[i];
+        if (p->device != t->holders)
+            continue;
+        struct render_owner owner =
+            owner_of(held->owners, &(struct attribute_holder){.row = p->row}, false);
+        owner.claimed = &held->owners->rows->rows[p->row];
+        owner.mig_profile = p->mig_profile;
+        owner.mig_uuid = p->mig_uuid;
+        int error = add_jobs(w, list, t, &owner, copies);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+// An entity and its copies, in whose place the entity itself goes. dcgm-exporter excepts GPU_UTIL
+// and FB_USED from --kubernetes-virtual-gpus: add_process. Without numbers per process these two
+// are copied like all others.
 static int add_entity(struct work *w, struct render_samples *list, const struct target *t)
 {
     const struct exporter_options *o = w->in->config->options;
-    const struct render_owners *owners = w->in->owners;
-    const struct attribute_device_holders nobody = {0};
-    const struct attribute_device_holders *held = &nobody;
-    if (owners && owners->rows && owners->holders && t->holders < owners->holders->device_count)
-        held = &owners->holders->devices[t->holders];
-    const struct attribute_holder *holders =
-        held->count > 0 ? &owners->holders->holders[held->first] : NULL;
+    const struct held found = held_by(w, t), *held = &found;
+    const struct render_owners *owners = held->owners;
+    const struct attribute_holder *holders = held->holders;
     struct render_owner owner = {0};
     size_t copies = 0;
-    if (o->flags.virtual_gpus && held->count > 0) {
-        for (size_t i = 0; i < held->count; i++) {
-            owner = owner_of(owners, &holders[i], true);
-            int r = add_jobs(w, list, t, &owner, &copies);
-            if (r < 0)
-                return r;
-        }
-        return 0;
+    if (o->flags.virtual_gpus && held->count > 0)
+        return add_copies(w, list, t, held, &copies);
+    if (o->flags.enable_dra && !o->flags.virtual_gpus) {
+        int r = add_claims(w, list, t, held, &copies);
+        if (r == 0)
+            r = add_parts(w, list, t, held, &copies);
+        if (r < 0 || copies > 0)
+            return r;
     }
     bool last = o->shared_owner == SHARED_OWNER_LAST;
     if (held->pods == 1 || (held->count > 0 && last))
@@ -243,6 +328,25 @@ static int add_entity(struct work *w, struct render_samples *list, const struct 
     if (held->pods == 1 && held->containers > 1 && !last)
         owner.container = ""; // the pod's, and no single container's
     return add_jobs(w, list, t, &owner, &copies);
+}
+
+// GPU_UTIL and FB_USED of --kubernetes-virtual-gpus: the device itself, then one for each id held,
+// whose value is that of the pod's processes, and which has the pod's UID though it be unknown.
+static int add_process(struct work *w, const struct target *t)
+{
+    struct render_samples *list = &w->layout->process;
+    const struct held held = held_by(w, t);
+    struct render_owner owner = {0};
+    size_t copies = 0;
+    int r = add_jobs(w, list, t, &owner, &copies);
+    for (size_t i = 0; i < held.count && r == 0; i++) {
+        owner = owner_of(held.owners, &held.holders[i], true);
+        owner.uid = held.owners->metadata
+                        ? pod_metadata_uid(held.owners->metadata, owner.namespace_name, owner.pod)
+                        : "";
+        r = add_jobs(w, list, t, &owner, &copies);
+    }
+    return r;
 }
 
 // --mig-board-fields=once: the GPU of each chosen entity, once; unowned if it was not chosen
@@ -309,6 +413,21 @@ static int add_group(struct work *w, enum render_group group)
     return r;
 }
 
+static int add_processes(struct work *w)
+{
+    const struct counter_list *counters = &w->in->config->counters;
+    bool any = false;
+    int r = 0;
+    for (size_t i = 0; i < counters->count; i++)
+        any = any || render_is_per_process(w->in, &counters->rows[i]);
+    begin_list(w);
+    for (size_t i = 0; any && r == 0 && i < w->choice.count[RENDER_GROUP_GPU]; i++) {
+        const struct target t = target_of(w, RENDER_GROUP_GPU, i);
+        r = add_process(w, &t);
+    }
+    return r;
+}
+
 static void note_exp(struct work *w)
 {
     const struct counter_list *counters = &w->in->config->counters;
@@ -326,5 +445,7 @@ int render_samples_build(struct render_layout *l, const struct render_input *in)
         r = render_choose(l, in, &w.choice);
     for (int group = 0; r == 0 && group < RENDER_GROUP_COUNT; group++)
         r = add_group(&w, (enum render_group)group);
+    if (r == 0)
+        r = add_processes(&w);
     return r == 0 ? add_boards(&w) : r;
 }

@@ -81,7 +81,9 @@ extern const size_t field_name_table_count;
 #define FIELD_EXP_CLOCK_TOTAL 9005
 #define FIELD_EXP_XID_TOTAL 9006
 
+#define FIELD_GPU_UTIL 203
 #define FIELD_XID_ERRORS 230
+#define FIELD_FB_USED 252
 #define FIELD_CLOCKS_EVENT_REASONS 112
 #define FIELD_RECOVERY_ACTION 1523
 

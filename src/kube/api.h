@@ -95,5 +95,23 @@ int must_use kube_watch_new(struct kube_api *api, const struct kube_watch_config
                             struct kube_watch **out);
 void kube_watch_free(struct kube_watch *w);
 void kube_watch_get_stats(const struct kube_watch *w, struct kube_watch_stats *out);
+// --- Versions of a group ---
+
+// Neither callback may free the group or its api.
+struct kube_group_config {
+    const char *group;           // "resource.k8s.io"
+    const char *const *versions; // wanted, best first, NULL-ended; both must outlive it
+    // Once: the best that the server has, one of versions.
+    void (*chosen)(void *user, const char *version);
+    // One line, when it cannot be told yet; asked again until it can.
+    void (*problem)(void *user, const char *text);
+    void *user;
+};
+struct kube_group;
+// Begins with the next turn of the loop. 0, -ENOMEM.
+int must_use kube_group_new(struct kube_api *api, const struct kube_group_config *config,
+                            struct kube_group **out);
+void kube_group_free(struct kube_group *g);
+
 // metadata.name and so on: the string at that path of keys; empty when absent.
 struct sv kube_text(const struct json_node *object, const char *key, const char *key2);

@@ -204,7 +204,8 @@ static void accept_list(struct pod_resources *p, struct pod_devices *fresh)
     p->stats.last_error[0] = '\0';
     loop_timer_set(p->age_timer, p->config.max_age_ns, 0);
     schedule_interval(p);
-    pod_allocatable_kubelet_answers(p->allocatable, now_ns);
+    if (!p->use_v1alpha1)
+        pod_allocatable_kubelet_answers(p->allocatable, now_ns);
     int r = succeed_list(p, fresh, grace);
     if (r < 0)
         fail(p, r, 0, "out of memory");

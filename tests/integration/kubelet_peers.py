@@ -19,6 +19,7 @@ from harness import BUILD, SLOW
 
 V1 = "/v1.PodResourcesLister/List"
 V1ALPHA1 = "/v1alpha1.PodResourcesLister/List"
+ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
 PROBE = BUILD / "tests" / "tools" / "pod_resources_probe"
 
 
@@ -47,7 +48,7 @@ def _message_classes():
             (3, "topology", "TopologyInfo", False))
     message("CDIDevice", (1, "name", string, False))
     message("ClaimResource", (1, "cdi_devices", "CDIDevice", True), (2, "driver_name", string, False),
-            (3, "pool_name", string, False), (4, "device_name", string, False))
+            (3, "pool_name", string, False), (4, "device_name", string, False), (5, "share_id", string, False))
     message("DynamicResource", (2, "claim_name", string, False), (3, "claim_namespace", string, False),
             (4, "claim_resources", "ClaimResource", True))
     message("ContainerResources", (1, "name", string, False), (2, "devices", "ContainerDevices", True),
@@ -56,13 +57,16 @@ def _message_classes():
     message("PodResources", (1, "name", string, False), (2, "namespace", string, False),
             (3, "containers", "ContainerResources", True), (4, "cpu_ids", int64, True))
     message("ListPodResourcesResponse", (1, "pod_resources", "PodResources", True))
+    message("AllocatableResourcesResponse", (1, "devices", "ContainerDevices", True), (2, "cpu_ids", int64, True),
+            (3, "memory", "ContainerMemory", True))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     factory = message_factory.MessageFactory(pool)
-    return factory.GetPrototype(pool.FindMessageTypeByName("v1.ListPodResourcesResponse"))
+    return tuple(factory.GetPrototype(pool.FindMessageTypeByName("v1." + name))
+                 for name in ("ListPodResourcesResponse", "AllocatableResourcesResponse"))
 
 
-Response = _message_classes()
+Response, AllocatableResponse = _message_classes()
 
 
 def answer(*rows, plain_pods=0, numa_nodes=(0,)):
@@ -81,6 +85,29 @@ def answer(*rows, plain_pods=0, numa_nodes=(0,)):
         for node in numa_nodes:
             devices = container.devices.add(resource_name=resource, device_ids=[device_id])
             devices.topology.nodes.add(ID=node)
+    return response.SerializeToString()
+
+
+def claim_answer(*rows, uid="6d1f0d2c-4f0e-4d53-9b1c-0a4b7a8a2f01", driver="gpu.nvidia.com", pool="node-1"):
+    """Likewise of claims: rows are (pod, container, claim, [device, ...]); CDI names add up within a claim."""
+    response = Response()
+    pod = None
+    for pod_name, container, claim, devices in rows:
+        if pod is None or pod.name != pod_name:
+            pod = response.pod_resources.add(name=pod_name, namespace="default")
+        resources = pod.containers.add(name=container).dynamic_resources.add(claim_name=claim, claim_namespace="default")
+        for i, device in enumerate(devices):
+            resource = resources.claim_resources.add(driver_name=driver, pool_name=pool, device_name=device)
+            for name in devices[:i + 1]:
+                resource.cdi_devices.add(name=f"k8s.{driver}/claim={uid}-{name}")
+    return response.SerializeToString()
+
+
+def allocatable_answer(*rows):
+    """What plugins offer: rows are (resource, id)."""
+    response = AllocatableResponse(cpu_ids=[0, 1])
+    for resource, device_id in rows:
+        response.devices.add(resource_name=resource, device_ids=[device_id]).topology.nodes.add(ID=0)
     return response.SerializeToString()
 
 
@@ -323,6 +350,8 @@ class Probe:
                 event = ("list", rows, counts)
             elif line == "none":
                 event = ("none",)
+            elif line.startswith("offered"):
+                event = ("offered", line.split("\t")[1:])
             else:
                 words = line.split(" ", 9)
                 event = ("poll", Poll(map(int, words[1:9]), words[9]))

@@ -64,7 +64,7 @@ FLAGS = {
 INERT = {"configmap-data", "fake-gpus",
          "web-read-timeout", "web-write-timeout", "max-concurrent-scrapes", "watch-max-keep-age",
          "watch-max-keep-samples", "dump-enabled", "dump-directory",
-         "dump-retention", "dump-compression", "kubernetes-enable-dra", "enable-gpu-bind-unbind-watch",
+         "dump-retention", "dump-compression", "enable-gpu-bind-unbind-watch",
          "gpu-bind-unbind-poll-interval", "enable-pprof", "container-labels", "container-runtime-socket"}
 
 

@@ -12,8 +12,8 @@ import pytest
 from hyperframe import frame as h2frame
 
 from harness import SLOW
-from kubelet_peers import (PROBE, V1, V1ALPHA1, GrpcKubelet, Probe, RawKubelet, answer, big_answer, gpu_row,
-                           socket_folder)
+from kubelet_peers import (ALLOCATABLE, PROBE, V1, V1ALPHA1, GrpcKubelet, Probe, RawKubelet, allocatable_answer, answer,
+                           big_answer, claim_answer, gpu_row, socket_folder)
 
 pytestmark = pytest.mark.faults
 
@@ -547,7 +547,7 @@ def test_an_old_kubelet_is_asked_by_the_older_api_until_it_restarts(path):
         probe.wait(lambda p: any(m == V1 for _, m in kubelet.calls), what="v1 again")
         at = next(i for i, (_, m) in enumerate(kubelet.calls) if m == V1)
         probe.wait(lambda p: len(kubelet.calls) > at + 2)
-        assert {m for _, m in kubelet.calls[at:]} == {V1}
+        assert {m for _, m in kubelet.calls[at:]} - {ALLOCATABLE} == {V1}
 
 
 def test_a_kubelet_without_either_api_is_a_failure(path):
@@ -657,6 +657,48 @@ def test_without_a_restart_rows_go_at_once(path):
         assert probe.poll(len(probe.polls)).shorts == 0
 
 
+def test_devices_of_claims_are_rows_of_their_own(path):
+    uid = "6d1f0d2c-4f0e-4d53-9b1c-0a4b7a8a2f01"
+    message = claim_answer(("p", "main", "two", ["gpu-0", "gpu-1-mig-1g12gb-19-4"]), ("p", "side", "two", ["gpu-0"]))
+    def row(container, device):
+        return ("default", "p", container, "", device, "default", "two", uid, "gpu.nvidia.com", "node-1", "")
+    with GrpcKubelet(path, lambda *_: message), Probe(path) as probe:
+        assert probe.rows() == [row("main", "gpu-0"), row("main", "gpu-1-mig-1g12gb-19-4"), row("side", "gpu-0")]
+
+
+def test_what_is_offered_outlives_a_restarts_empty_answer_and_no_more(path):
+    offers = [("nvidia.com/gpu", f"{A}::0"), ("nvidia.com/gpu", f"{A}::1"), ("example.com/nic", "eth0")]
+    told = [allocatable_answer(*offers)]
+    def reply(method, _):
+        return told[0] if method == ALLOCATABLE else ONE
+    with GrpcKubelet(path, reply, methods=(V1, ALLOCATABLE)) as kubelet, \
+            Probe(path, grace=1, resource="nvidia.com/") as probe:
+        def offered(count):
+            return probe.wait(lambda p: p.of("offered")[count - 1:count], what=f"offer {count}")[0][1]
+        def restart():
+            """Ends when the new kubelet was asked and its answer has had its effect."""
+            kubelet.calls.clear()
+            kubelet.restart()
+            probe.wait(lambda p: ALLOCATABLE in [m for _, m in kubelet.calls], what="the new kubelet is asked")
+            probe.poll(len(probe.polls) + 1)
+        assert offered(1) == [f"{A}::0", f"{A}::1"]
+        told[0] = allocatable_answer(offers[1])  # one is unhealthy: told at once
+        restart()
+        assert offered(2) == [f"{A}::1"]
+        told[0] = allocatable_answer(offers[2])  # the plugin is not there yet
+        restart()
+        assert len(probe.of("offered")) == 2
+        restart()  # and not within the grace period
+        assert offered(3) == []
+
+
+def test_a_kubelet_that_cannot_tell_what_is_offered_is_asked_once(path):
+    with GrpcKubelet(path, lambda *_: ONE, methods=(V1,)) as kubelet, Probe(path, interval=30) as probe:
+        probe.poll(4)
+        assert [m for _, m in kubelet.calls].count(ALLOCATABLE) == 1
+        assert not probe.of("offered") and not probe.log.count("allocated")
+
+
 def test_a_kick_asks_at_once_but_not_twice(path):
     with GrpcKubelet(path, lambda *_: ONE) as kubelet, Probe(path, interval=60000) as probe:
         probe.rows()
@@ -666,4 +708,4 @@ def test_a_kick_asks_at_once_but_not_twice(path):
             time.sleep(0.01)
         probe.poll(1)
         time.sleep(0.1)
-        assert len(kubelet.calls) == 2
+        assert [method for _, method in kubelet.calls if method != ALLOCATABLE] == [V1, V1]

@@ -2,8 +2,10 @@
 // Polls a kubelet socket with the exporter's own poller and prints what comes of it, a line an
 // event, for the tests that play the kubelet. Commands on stdin: `kick`, `quit` (or end of file).
 //   list ROWS PODS SKIPPED, then for each row: row TAB namespace TAB pod TAB container TAB resource
-//   TAB id, then end none                    the list became too old poll RESULT GRPC-STATUS POLLS
-//   FAILURES RATE-LIMITED SHORTS SEEN MICROSECONDS ERROR-TEXT    after each poll
+//   TAB id (of a claim, then namespace, name, UID, driver, pool and share of it), then end;
+//   offered, then TAB id for each that the plugins offer, when that changes; none the list became
+//   too old poll RESULT GRPC-STATUS POLLS FAILURES RATE-LIMITED SHORTS SEEN MICROSECONDS ERROR-TEXT
+//   after each poll
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,10 +39,23 @@ static void changed(void *user, struct pod_devices *devices)
     printf("list %zu %zu %zu\n", devices->count, devices->pods, devices->skipped);
     for (size_t i = 0; i < devices->count; i++) {
         const struct pod_device *d = &devices->rows[i];
-        printf("row\t%s\t%s\t%s\t%s\t%s\n", d->namespace_name, d->pod, d->container, d->resource,
+        const struct pod_device_claim *c = d->claim;
+        printf("row\t%s\t%s\t%s\t%s\t%s", d->namespace_name, d->pod, d->container, d->resource,
                d->device_id);
+        if (c)
+            printf("\t%s\t%s\t%s\t%s\t%s\t%s", c->namespace_name, c->name, c->uid, c->driver,
+                   c->pool, c->share_id);
+        putchar('\n');
     }
     puts("end");
+}
+
+static void print_offers(const struct pod_devices *offers)
+{
+    printf("offered");
+    for (size_t i = 0; offers && i < offers->count; i++)
+        printf("\t%s", offers->rows[i].device_id);
+    putchar('\n');
 }
 
 // A poll has ended when one of these moved.
@@ -49,6 +64,9 @@ static void look(void *user)
     struct probe *p = user;
     struct pod_resources_stats s;
     pod_resources_get_stats(p->poller, &s);
+    if (s.allocatable_version != p->last.allocatable_version)
+        print_offers(s.allocatable);
+    p->last.allocatable_version = s.allocatable_version;
     if (s.failures == p->last.failures && s.last_ok_ns == p->last.last_ok_ns)
         return;
     p->last = s;

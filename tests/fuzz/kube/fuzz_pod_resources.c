@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the kubelet's answer. Split or whole, they must give the same outcome and the same
-// rows, and no row twice.
+// Any bytes as the kubelet's answer to either question. Split or whole, they must give the same
+// outcome and the same rows, and no row twice.
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -8,10 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int decode(struct sv message, size_t piece, struct pod_devices **out)
+static int decode(bool allocatable, struct sv message, size_t piece, struct pod_devices **out)
 {
     struct pod_resources_decoder *d;
-    if (pod_resources_decoder_new(NULL, NULL, &d) < 0)
+    if ((allocatable ? pod_resources_decoder_new_allocatable(NULL, NULL, &d)
+                     : pod_resources_decoder_new(NULL, NULL, &d)) < 0)
         abort();
     for (size_t at = 0; at < message.len; at += piece) {
         if (pod_resources_decoder_feed(d, sv_sub(message, at, piece)) < 0)
@@ -24,7 +25,7 @@ static int decode(struct sv message, size_t piece, struct pod_devices **out)
 
 static void check_rows(const struct pod_devices *a, const struct pod_devices *b)
 {
-    struct row_index seen = {.columns = ROW_ALL};
+    struct row_index seen = {.columns = ROW_HELD};
     if (a->count != b->count || a->pods != b->pods || a->skipped != b->skipped)
         abort();
     for (size_t i = 0; i < a->count; i++) {
@@ -37,13 +38,13 @@ static void check_rows(const struct pod_devices *a, const struct pod_devices *b)
     row_index_deinit(&seen);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check(bool allocatable, const uint8_t *data, size_t size)
 {
     const struct sv message = {(const char *)data, size};
     struct pod_devices *whole = NULL, *pieces = NULL;
     size_t piece = size ? data[size - 1] % 16 + 1 : 1;
-    int r = decode(message, size ? size : 1, &whole);
-    if (decode(message, piece, &pieces) != r)
+    int r = decode(allocatable, message, size ? size : 1, &whole);
+    if (decode(allocatable, message, piece, &pieces) != r)
         abort();
     if (r == 0)
         check_rows(whole, pieces);
@@ -55,5 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     pod_devices_unref(whole);
     pod_devices_unref(pieces);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check(false, data, size);
+    check(true, data, size);
     return 0;
 }

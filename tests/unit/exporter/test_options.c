@@ -315,14 +315,14 @@ static void what_is_asked_for_and_not_there_is_listed(void **state)
                     WORDS("NODE_NAME=n", "KUBERNETES_ENABLE_DRA=true", "DCGM_EXPORTER_DEBUG=true"),
                     &o, &err),
         0);
-    assert_int_equal(o.unavailable_count, 5);
+    assert_int_equal(o.unavailable_count, 4);
     assert_false(lists(&o, "remote-hostengine-info"));
     assert_true(lists(&o, "enable-pprof"));
     assert_true(lists(&o, "dump-compression"));
     assert_true(lists(&o, "web-read-timeout"));
     assert_true(lists(&o, "configmap-data"));
     assert_false(lists(&o, "xid-count-window-size"));
-    assert_true(lists(&o, "kubernetes-enable-dra"));
+    assert_false(lists(&o, "kubernetes-enable-dra"));
     exporter_options_deinit(&o);
 }
 
