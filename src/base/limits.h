@@ -37,6 +37,8 @@
 #define LIMIT_USAGE_DEVICE_PROCESSES                                                               \
     4096 // of one device; more are left out, flag PROCESSES not set
 
+#define LIMIT_USAGE_BINDINGS 1024 // pods named by elimination: a node runs 250
+
 // The ledger: containers on this node's GPUs, and of them ended ones whose counters still stay (a
 // node runs 250 pods; 2,000 Jobs of 10 s in 5 minutes); spans and shares of a device that wait.
 #define LIMIT_LEDGER_CONTAINERS 8192

@@ -308,11 +308,17 @@ static void note_xid_record(struct inventory *inv, struct inventory_entity *e,
     note_last_xid(inv, e, (uint32_t)r->value.i64, r->taken_ns);
 }
 
-static struct inventory_entity *entity_of(const struct inventory *inv, uint32_t listed)
+size_t inventory_listed_place(const struct inventory *inv, uint32_t listed)
 {
     if (listed >= inv->map_count || inv->map[listed] == INVENTORY_NONE)
-        return NULL;
-    return &inv->entities[inv->map[listed]];
+        return SIZE_MAX;
+    return inv->map[listed];
+}
+
+static struct inventory_entity *entity_of(const struct inventory *inv, uint32_t listed)
+{
+    size_t place = inventory_listed_place(inv, listed);
+    return place == SIZE_MAX ? NULL : &inv->entities[place];
 }
 
 static int apply_records(struct inventory *inv, const struct frame *frame)

@@ -104,6 +104,8 @@ void inventory_set_labels(struct inventory *inv, const uint16_t *fields, size_t 
 // 0, -ENOMEM (a list is then not taken at all; of samples and events what could be stored is).
 // Frames of another watch or generation are ignored.
 int must_use inventory_apply(struct inventory *inv, const struct frame *frame);
+// The place in entities of an entity of the last ENTITIES; SIZE_MAX: none.
+size_t inventory_listed_place(const struct inventory *inv, uint32_t listed);
 // The device that the event at this place of an EVENTS frame is counted for; NULL: none, or of
 // another list.
 const struct inventory_entity *inventory_event_entity(const struct inventory *inv,
