@@ -184,10 +184,51 @@ static void a_failed_buffer_is_dropped(void **state)
     buf_deinit(&b);
 }
 
+// What is left of usage follows on each other: the newest goes first, and never for its own kind
+// something else.
+static void of_usage_the_newest_is_dropped_and_it_is_told(void **state)
+{
+    (void)state;
+    static struct seen seen[OUTPUT_FRAMES_MAX + 8];
+    assert_int_equal(send_number(FRAME_EVENTS, 1000, 1000), 0);
+    for (uint32_t i = 0; i < 150; i++)
+        assert_int_equal(send_number(FRAME_USAGE, i, 1000), 0);
+    assert_true(output_take_usage_lost(&o));
+    assert_false(output_take_usage_lost(&o));
+    uint64_t dropped = output_get_dropped(&o);
+    assert_int_equal(send_number(FRAME_EVENTS, 2000, 1000), 0);
+    assert_int_equal(output_get_dropped(&o), dropped + 1);
+    assert_true(output_take_usage_lost(&o));
+    size_t n = drain(seen, OUTPUT_FRAMES_MAX + 8);
+    assert_int_equal(seen[0].number, 1000);
+    assert_int_equal(seen[n - 1].number, 2000);
+    for (size_t i = 1; i < n - 1; i++) {
+        assert_int_equal(seen[i].type, FRAME_USAGE);
+        assert_int_equal(seen[i].number, i - 1);
+    }
+    assert_int_equal(n + dropped + 1, 152);
+}
+
+static void samples_are_dropped_before_usage(void **state)
+{
+    (void)state;
+    static struct seen seen[OUTPUT_FRAMES_MAX + 8];
+    for (uint32_t i = 0; i < 150; i++)
+        assert_int_equal(send_number(i % 5 ? FRAME_SAMPLE : FRAME_USAGE, i, 1000), 0);
+    assert_false(output_take_usage_lost(&o));
+    size_t n = drain(seen, OUTPUT_FRAMES_MAX + 8), usage = 0;
+    for (size_t i = 0; i < n; i++)
+        usage += seen[i].type == FRAME_USAGE;
+    assert_int_equal(usage, 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(frames_go_out_whole_and_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(of_usage_the_newest_is_dropped_and_it_is_told, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(samples_are_dropped_before_usage, setup, teardown),
         cmocka_unit_test_setup_teardown(the_oldest_samples_make_room, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_are_bounded_too, setup, teardown),
         cmocka_unit_test_setup_teardown(without_samples_old_states_go_first_and_then_events, setup,
