@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../allocation_sweep.h"
 #include "usage_fixture.h"
 
 #define HEX "0123456789abcdef"
@@ -831,6 +832,60 @@ static void a_new_list_keeps_what_is_known_of_a_device(void **state)
     TOLD("holders", "");
 }
 
+// --- Memory ---
+
+static void small_frame(uint64_t at_ms)
+{
+    frame_start(at_ms);
+    on(0, ALL);
+    runs(10, FRAME_USAGE_COMPUTE, 100);
+    runs(20, FRAME_USAGE_COMPUTE, 200);
+    does(10, 50);
+    on(1, ALL);
+    runs(10, FRAME_USAGE_COMPUTE, 3);
+}
+
+// Whatever fails is said, and once there is memory again all is as if nothing had been.
+static void run_dry(void)
+{
+    const struct hold list[] = {HOLD(0, "a", "main", "GPU-0::0"), HOLD(0, "b", "main", "GPU-0::1"),
+                                HOLD(1, "a", "main", "GPU-1")};
+    const struct usage_config config = {.find = find_process};
+    struct usage *u = NULL;
+    told.len = 0;
+    container_count = 0;
+    if (usage_new(&config, &u) < 0)
+        return;
+    struct usage *before = usage;
+    usage = u;
+    bool failed = usage_set_devices(u, &view, T0) < 0;
+    failed = try_hold(list, ARRAY_SIZE(list), NULL) < 0 || failed;
+    small_frame(1000);
+    failed = try_take() < 0 || failed;
+    assert_int_equal(failed, allocation_failed);
+    allocation_until_failure = 0;
+    assert_int_equal(usage_set_devices(u, &view, T0), 0);
+    assert_int_equal(try_hold(list, ARRAY_SIZE(list), NULL), 0);
+    for (unsigned n = 2; n <= 3; n++) {
+        small_frame(n * 1000);
+        take();
+    }
+    TOLD("processes", "processes 0 ns/a/main=100 ns/b/main=200 +busy +memory\n"
+                      "processes 1 ns/a/main=3 +busy +memory");
+    usage_free(u);
+    usage = before;
+}
+
+static void no_failing_allocation_costs_more_than_its_frame(void **state)
+{
+    (void)state;
+    buf_add_str(&told, "x");
+    assert_int_equal(buf_reserve(&told, 65536), 0); // what writes down shall not fail
+    pod_process(10, UID_A, ID_MAIN);
+    pod_process(20, UID_B, ID_MAIN);
+    assert_in_range(allocation_sweep(run_dry), 10, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -876,6 +931,7 @@ int main(void)
         TEST(where_the_driver_tells_activity_dcgms_is_left_alone),
         TEST(a_pods_values_are_the_sums_of_its_processes),
         TEST(a_new_list_keeps_what_is_known_of_a_device),
+        TEST(no_failing_allocation_costs_more_than_its_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
