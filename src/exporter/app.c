@@ -88,6 +88,7 @@ void app_publish(struct app *a)
         inventory_expire(&a->sources[i].inventory, a->config->period_ns, now_ns);
     int r = app_view_refresh(a);
     if (r == 0) {
+        app_ledger_book(a);
         app_self(a, &self);
         r = publisher_publish(a->publisher, a->config, &a->view, &self, now_ns);
     }
@@ -201,6 +202,17 @@ static int start_slice_watch(struct app *a, struct error *err)
         .user = a,
     };
     return slice_watch_new(a->loop, &config, &a->slices, err);
+}
+
+// Where names, UIDs and owners of pods come together; from whom is told later.
+static int start_metadata(struct app *a)
+{
+    if (!a->options->flags.kubernetes)
+        return 0;
+    int r = pod_metadata_new(a->options, &a->metadata);
+    if (r == 0)
+        publisher_set_metadata(a->publisher, a->metadata);
+    return r;
 }
 
 // --- construction ---
@@ -339,6 +351,10 @@ static int start(struct app *a, struct error *err)
         r = publisher_new(a->options, &a->publisher);
     if (r == 0)
         r = start_counting(a);
+    if (r == 0)
+        r = start_metadata(a);
+    if (r == 0)
+        r = app_ledger_init(a);
     if (r < 0)
         return error_set(err, r, "start failed: %s", strerror(-r));
     r = start_signals(a, err);
@@ -417,6 +433,7 @@ void app_free(struct app *a)
     loop_timer_free(a->control_late);
     for (size_t i = 0; i < APP_SIGNALS; i++)
         loop_signal_free(a->signals[i]);
+    app_ledger_deinit(a);
     publisher_free(a->publisher);
     exp_counts_free(a->exp);
     pod_metadata_free(a->metadata);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The app's own state, shared by its files: app.c (wiring), app_source.c (frames to inventory),
 // app_plan.c (which helpers run and what they watch), app_control.c (requests), app_reload.c (a new
-// configuration beside the old), app_missing.c (fields that are not to be had), app_pods.c (who
-// knows pods), app_self.c (numbers and readiness about ourselves).
+// configuration beside the old), app_missing.c (fields that are not to be had), app_ledger.c
+// (what containers used), app_pods.c (who knows pods), app_self.c (numbers and readiness about
+// ourselves).
 #pragma once
 
 #include "exporter/app.h"
@@ -63,6 +64,7 @@ struct app {
     struct loop_timer *pod_logs_timer;
     struct pod_watch *pod_watch; // NULL unless something is asked for that the API server knows
     struct slice_watch *slices;  // NULL without --kubernetes-enable-dra
+    struct app_ledger *ledger;   // NULL with --podgpu-families=none
     struct hpc *hpc;             // NULL without a directory
     struct publisher *publisher;
     struct routes routes;
@@ -107,6 +109,8 @@ bool app_has_samples(const struct app *a);
 
 // app_plan.c
 int must_use app_view_refresh(struct app *a);
+// How often NVML's source is asked for USAGE.
+uint64_t app_usage_period_ns(const struct exporter_config *config);
 // Makes the plan for a configuration and tells all sources what to watch. 0, -ENOMEM.
 int must_use app_watch(struct app *a, const struct exporter_config *config);
 // After news of the devices: tells what has changed.
@@ -118,6 +122,18 @@ int must_use app_control_init(struct app *a);
 void app_control_done(struct app *a, const struct frame_control_done *done);
 // The helper that was told is gone.
 void app_control_lost(struct app *a);
+
+// app_ledger.c
+int must_use app_ledger_init(struct app *a); // needs publisher and metadata
+void app_ledger_deinit(struct app *a);
+// A frame of a source: what of it the ledger wants is taken and booked.
+void app_ledger_take(struct app_source *s, const struct frame *frame);
+// Brings devices, holders and bookings up to date, as before a page.
+void app_ledger_book(struct app *a);
+// The source's helper is gone.
+void app_ledger_lost(struct app_source *s);
+void app_ledger_self(const struct app *a, struct render_self_ledger *out);
+bool app_ledger_condition(const struct app *a, struct ready_condition *out);
 
 // app_missing.c
 void app_log_missing(struct app *a);

@@ -45,6 +45,19 @@ static int mark_labels(struct app_source *s, const struct exporter_config *confi
     return 0;
 }
 
+// As often as the GPUs are sampled, but not faster than once a second, and before the driver's own
+// buffers overflow: they hold about 17 s.
+#define USAGE_LEAST_NS (1 * NS_PER_S)
+#define USAGE_MOST_NS (10 * NS_PER_S)
+
+uint64_t app_usage_period_ns(const struct exporter_config *config)
+{
+    uint64_t period_ns = config->period_ns[FIELD_CLASS_FAST];
+    if (period_ns < USAGE_LEAST_NS)
+        return USAGE_LEAST_NS;
+    return period_ns > USAGE_MOST_NS ? USAGE_MOST_NS : period_ns;
+}
+
 static struct frame_watch watch_of(const struct app_source *s, const struct source_plan *plan,
                                    const struct exporter_config *config)
 {
@@ -55,6 +68,8 @@ static struct frame_watch watch_of(const struct app_source *s, const struct sour
     };
     for (size_t c = 0; c < FIELD_CLASS_COUNT; c++)
         watch.period_ns[c] = config->period_ns[c];
+    if (s->which == DEVICE_SOURCE_NVML && s->app->ledger)
+        watch.usage_ns = app_usage_period_ns(config);
     return watch;
 }
 

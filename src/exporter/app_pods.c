@@ -120,11 +120,7 @@ int app_pods_start(struct app *a, struct error *err)
 {
     if (!a->options->flags.kubernetes)
         return 0;
-    int r = pod_metadata_new(a->options, &a->metadata);
-    if (r == 0) {
-        publisher_set_metadata(a->publisher, a->metadata);
-        r = start_logs(a);
-    }
+    int r = start_logs(a);
     if (r == 0)
         r = start_pods_api(a);
     if (r < 0)

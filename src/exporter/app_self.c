@@ -97,6 +97,7 @@ void app_self(const struct app *a, struct render_self *out)
         fill_source(&a->sources[i], &out->sources[i]);
     fill_attribution(a, out);
     app_pods_self(a, &out->metadata);
+    app_ledger_self(a, &out->ledger);
     fill_http(a, out);
     if (out->process_metrics)
         process_stats_read(&out->process);
@@ -179,6 +180,7 @@ size_t app_conditions(void *user, struct ready_condition *out)
         kubelet_condition(a, &out[n++]);
     if (a->pod_watch)
         metadata_condition(a, &out[n++]);
+    n += app_ledger_condition(a, &out[n]);
     out[n] = (struct ready_condition){.name = "configuration", .ok = true};
     sv_copy(out[n].text, sizeof(out[n].text),
             a->config_ok ? SV("in force")

@@ -153,6 +153,12 @@ static void on_sample(struct app_source *s, const struct frame_sample *sample)
     app_publish_soon(a);
 }
 
+// A sample follows that makes a page, but where samples are further apart.
+static bool usage_needs_page(const struct app *a)
+{
+    return a->config->period_ns[FIELD_CLASS_FAST] > app_usage_period_ns(a->config);
+}
+
 static void on_frame(void *user, const struct frame *frame)
 {
     struct app_source *s = user;
@@ -165,6 +171,7 @@ static void on_frame(void *user, const struct frame *frame)
         log_error("out of memory while taking a sample", LOG_LIMIT("inventory"));
         return;
     }
+    app_ledger_take(s, frame);
     if (exp_counts_take(a->exp, &s->inventory, frame) < 0)
         log_error("out of memory while counting events", LOG_LIMIT("counts"));
     if (frame->type == FRAME_ENTITIES)
@@ -178,6 +185,8 @@ static void on_frame(void *user, const struct frame *frame)
     if (turned || frame->type == FRAME_ENTITIES)
         app_plan_progress(a, true);
     if (frame->type == FRAME_STATE || frame->type == FRAME_EVENTS || frame->type == FRAME_HEALTH)
+        app_publish_soon(a);
+    if (frame->type == FRAME_USAGE && usage_needs_page(a))
         app_publish_soon(a);
     if (frame->type == FRAME_SAMPLE)
         on_sample(s, frame->as.sample.head);
@@ -216,6 +225,7 @@ static void on_down(void *user, const char *reason, uint32_t index, const char *
 {
     struct app_source *s = user;
     log_down(s, reason, call, driver_hung);
+    app_ledger_lost(s);
     if (s->which == DEVICE_SOURCE_DCGM) {
         // What came through an engine is not shown longer than that is there.
         inventory_disconnect(&s->inventory);

@@ -153,18 +153,29 @@ bool exporter_remote_is_loopback(struct sv remote)
     return http_host_is_loopback(address.host);
 }
 
-static int read_node_name(struct exporter_options *o, char **environment, struct error *err)
+// What the pod's manifest hands over by the downward API.
+static int read_variable(const char *name, char **environment, char out[256], struct error *err)
 {
-    struct sv name = {NULL, 0};
-    for (; environment && *environment && !name.len; environment++) {
-        if (strncmp(*environment, "NODE_NAME=", 10) == 0)
-            name = sv_from(*environment + 10);
+    struct sv value = {NULL, 0};
+    size_t length = strlen(name);
+    for (; environment && *environment && !value.len; environment++) {
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+            value = sv_from(*environment + length + 1);
     }
-    if (name.len >= sizeof(o->node_name))
-        return error_set(err, -EINVAL, "NODE_NAME: '%.64s...' is longer than %zu bytes", name.ptr,
-                         sizeof(o->node_name) - 1);
-    sv_copy(o->node_name, sizeof(o->node_name), name);
+    if (value.len >= 256)
+        return error_set(err, -EINVAL, "%s: '%.64s...' is longer than 255 bytes", name, value.ptr);
+    sv_copy(out, 256, value);
     return 0;
+}
+
+static int read_variables(struct exporter_options *o, char **environment, struct error *err)
+{
+    int r = read_variable("NODE_NAME", environment, o->node_name, err);
+    if (r == 0)
+        r = read_variable("POD_NAMESPACE", environment, o->own_namespace, err);
+    if (r == 0)
+        r = read_variable("POD_NAME", environment, o->own_pod, err);
+    return r;
 }
 
 // An engine on another machine speaks of that machine's GPUs.
@@ -317,7 +328,7 @@ static int check(struct exporter_options *o, char **environment, struct error *e
     if (r == 0)
         r = check_numbers(o, err);
     if (r == 0)
-        r = read_node_name(o, environment, err);
+        r = read_variables(o, environment, err);
     if (r == 0)
         r = read_hostname(o, err);
     if (r == 0)

@@ -78,7 +78,9 @@ struct exporter_options {
     // Label value; empty: no label. Without -k the host part of a -r that is another machine; else
     // $NODE_NAME, else gethostname.
     char hostname[256];
-    char node_name[256];               // $NODE_NAME; empty: not given
+    char node_name[256]; // $NODE_NAME; empty: not given
+    // $POD_NAMESPACE and $POD_NAME of the exporter itself; empty: not given
+    char own_namespace[256], own_pod[256];
     struct regex **pod_label_patterns; // --kubernetes-pod-label-allowlist-regex
     size_t pod_label_pattern_count;
     // Names of accepted flags that ask for something this build does not do, for the log and

@@ -44,6 +44,7 @@ struct publisher {
     const struct hpc_jobs *jobs;
     bool jobs_changed;
     struct exp_counts *exp;
+    const struct ledger *ledger;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
     uint64_t owners_layout;          // layout of the view that the owners were made for
@@ -122,6 +123,11 @@ void publisher_set_pods(struct publisher *p, struct pod_devices *rows)
 void publisher_set_exp(struct publisher *p, struct exp_counts *exp)
 {
     p->exp = exp;
+}
+
+void publisher_set_ledger(struct publisher *p, const struct ledger *ledger)
+{
+    p->ledger = ledger;
 }
 
 void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata)
@@ -231,6 +237,19 @@ static int refresh_owners(struct publisher *p, const struct device_view *view)
     return 0;
 }
 
+int publisher_owners(struct publisher *p, const struct device_view *view,
+                     const struct pod_devices **out_rows,
+                     const struct attribute_result **out_holders, uint64_t *out_version)
+{
+    int r = refresh_owners(p, view);
+    if (r < 0)
+        return r;
+    *out_rows = p->rows;
+    *out_holders = p->rows ? &p->holders : NULL;
+    *out_version = p->owners_version;
+    return 0;
+}
+
 static int make_body(struct publisher *p, const struct render_input *in, enum text_format format,
                      struct http_body **out)
 {
@@ -297,6 +316,7 @@ static void reduce(enum page_content content, struct render_input *in, struct re
     }
     if (content >= PAGE_WITHOUT_OWNERS) {
         in->owners = NULL;
+        in->ledger = NULL;
         self->page_without_owners = true;
     }
 }
@@ -349,6 +369,7 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .self = self,
         .now_ns = now_ns,
         .exp = p->exp,
+        .ledger = p->ledger,
     };
     struct page page;
     r = make_page_that_fits(p, &in, &owners, self, &page);

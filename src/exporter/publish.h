@@ -25,6 +25,14 @@ void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata);
 struct dra *publisher_dra(struct publisher *p);
 // dcgm-exporter's windowed counters, borrowed for good; NULL: none.
 void publisher_set_exp(struct publisher *p, struct exp_counts *exp);
+// What containers used, borrowed for good; NULL: none.
+void publisher_set_ledger(struct publisher *p, const struct ledger *ledger);
+// Who holds which device of the view (index: view->primary->entities), as the next page says it,
+// worked out anew where it changed. *out_version: another number when it may differ. 0, -ENOMEM.
+// Borrowed until the next call of this, publisher_set_pods or publisher_publish.
+int must_use publisher_owners(struct publisher *p, const struct device_view *view,
+                              const struct pod_devices **out_rows,
+                              const struct attribute_result **out_holders, uint64_t *out_version);
 // HPC jobs by (GPU, instance); borrowed until the next call.
 struct hpc_jobs;
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page is, in this order: the families of the counters file, podgpu_gpu_*, what the exporter says
-// of itself in text (build, flags, fields), what it says of itself in numbers. Text that stays the
-// same is kept in a layout, one a format; a key of everything it was made from says when it must be
-// made anew.
+// A page is, in this order: the families of the counters file, podgpu_gpu_*, the
+// ledger's, what the exporter says of itself in text (build, flags, fields), what it says of itself
+// in numbers. Text that stays the same is kept in a layout, one a format; a key of everything it
+// was made from says when it must be made anew.
 #include "exporter/render.h"
 
 #include <errno.h>
@@ -27,6 +27,7 @@ void render_free(struct render *r)
         return;
     for (size_t i = 0; i < TEXT_FORMAT_COUNT; i++)
         render_layout_deinit(&r->layouts[i]);
+    render_ledger_names_deinit(&r->names);
     free(r);
 }
 
@@ -84,6 +85,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
         result = render_gpu_refresh(l, in);
     if (result == 0)
         result = render_health_refresh(l, in);
+    if (result == 0)
+        result = render_ledger_refresh(l, &r->names, in);
     if (result < 0)
         return result;
     size_t devices = render_devices_add(l, in, out);
@@ -92,6 +95,7 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
         return result;
     buf_add_sv(out, buf_sv(&l->gpu_text));
     buf_add_sv(out, buf_sv(&l->health_text));
+    size_t ledger = render_ledger_add(l, in, out);
     buf_add_sv(out, buf_sv(&l->about_text));
     buf_add_sv(out, buf_sv(&l->field_text));
     size_t self = render_self_add(l, in, out);
@@ -101,7 +105,7 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
         return out->error;
     r->device_series = devices;
     r->all_series =
-        devices + l->gpu_lines + l->health_lines + l->about_lines + l->field_lines + self;
+        devices + l->gpu_lines + l->health_lines + ledger + l->about_lines + l->field_lines + self;
     return 0;
 }
 

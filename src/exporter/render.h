@@ -13,6 +13,7 @@
 #include "exporter/attribute.h"
 #include "exporter/config.h"
 #include "exporter/exp_counts.h"
+#include "exporter/ledger.h"
 #include "exporter/pod_metadata.h"
 #include "exporter/usage.h"
 #include "metrics/text.h"
@@ -56,6 +57,13 @@ struct render_self {
         size_t pods;
         uint64_t failures, skipped, same_name, over_budget;
     } metadata;
+    struct render_self_ledger {
+        bool on;        // --podgpu-families other than none
+        bool processes; // pids are looked up
+        uint64_t intervals, scaled, gaps, holder_changes, refused, early_ended;
+        size_t pod_processes, host_processes, unnamed_pods, disagreements;
+        const char *view; // process_view_text; static
+    } ledger;
     bool config_ok; // last reload
     uint64_t config_last_ok_wall_ns;
     uint64_t config_reloads, config_failures;
@@ -98,6 +106,7 @@ struct render_input {
     const struct usage *usage;
     bool (*pod_value)(const struct usage *u, size_t entity, const char *pod_uid,
                       struct usage_pod_value *out);
+    const struct ledger *ledger; // what containers used; NULL: none
 };
 
 // Whether samples of GPUs have a label of that name of their own.

@@ -3,11 +3,13 @@
 // render_layout.c (which families there are), render_samples.c (which samples), render_choice.c (of
 // which devices), render_labels.c (their labels), render_devices.c (DCGM families), render_exp.c
 // (dcgm-exporter's own counters), render_podgpu.c and render_fields.c (podgpu's own device and
-// field families), render_self.c (numbers about ourselves), render_families_table.c (names, types
-// and help of podgpu's families).
+// field families), render_ledger.c and
+// render_ledger_layout.c (the ledger's families), render_self.c (numbers about ourselves),
+// render_families_table.c (names, types and help of podgpu's families).
 #pragma once
 
 #include "exporter/render.h"
+#include "exporter/render_ledger.h"
 
 // A piece of layout.text.
 struct render_span {
@@ -204,7 +206,7 @@ struct render_family {
 
 extern const struct render_family render_families[RENDER_FAMILY_COUNT];
 
-#define RENDER_SELF_LINES_MAX 64
+#define RENDER_SELF_LINES_MAX 128
 
 // What is kept of one format. Spans point into text.
 struct render_layout {
@@ -242,12 +244,14 @@ struct render_layout {
     size_t field_lines;
     bool field_stale; // a code or dcgm changed since field_text was made
     enum render_dcgm dcgm;
+    struct render_ledger ledger;
     struct render_span self_headers[RENDER_FAMILY_COUNT];
     struct render_span self_lines[RENDER_SELF_LINES_MAX];
 };
 
 struct render {
     struct render_layout layouts[TEXT_FORMAT_COUNT];
+    struct render_ledger_names names;
     size_t device_series, all_series;
     const struct render_layout *last; // of the last page
 };

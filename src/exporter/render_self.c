@@ -30,8 +30,10 @@ enum self_when {
     SELF_ATTRIBUTION_KNOWN, // and a kubelet map is in use
     SELF_METADATA,          // the API server is asked for pods
     SELF_POD_SOURCES,
-    SELF_EXP,     // the counters file has a row that counts
-    SELF_PROCESS, // --enable-exporter-metrics
+    SELF_LEDGER,    // there is one
+    SELF_PROCESSES, // and it knows of processes
+    SELF_EXP,       // the counters file has a row that counts
+    SELF_PROCESS,   // --enable-exporter-metrics
 };
 
 static const struct self_row {
@@ -69,6 +71,16 @@ static const struct self_row {
     {RENDER_ATTRIBUTION_SUPERSEDED_IDS, NULL, AT(attribution_superseded_ids), SELF_SIZE,
      SELF_ATTRIBUTION},
     {RENDER_ATTRIBUTION_ROWS, NULL, AT(attribution_rows), SELF_SIZE, SELF_ATTRIBUTION},
+    {RENDER_LEDGER_INTERVALS, NULL, AT(ledger.intervals), SELF_U64, SELF_LEDGER},
+    {RENDER_LEDGER_SCALED, NULL, AT(ledger.scaled), SELF_U64, SELF_LEDGER},
+    {RENDER_LEDGER_GAPS, NULL, AT(ledger.gaps), SELF_U64, SELF_LEDGER},
+    {RENDER_LEDGER_HOLDER_CHANGES, NULL, AT(ledger.holder_changes), SELF_U64, SELF_LEDGER},
+    {RENDER_LEDGER_REFUSED, NULL, AT(ledger.refused), SELF_U64, SELF_LEDGER},
+    {RENDER_LEDGER_EARLY_ENDED, NULL, AT(ledger.early_ended), SELF_U64, SELF_LEDGER},
+    {RENDER_PROCESSES, "kind=\"pod\"", AT(ledger.pod_processes), SELF_SIZE, SELF_PROCESSES},
+    {RENDER_PROCESSES, "kind=\"host\"", AT(ledger.host_processes), SELF_SIZE, SELF_PROCESSES},
+    {RENDER_UNNAMED_PODS, NULL, AT(ledger.unnamed_pods), SELF_SIZE, SELF_PROCESSES},
+    {RENDER_ATTRIBUTION_DISAGREEMENTS, NULL, AT(ledger.disagreements), SELF_SIZE, SELF_PROCESSES},
     {RENDER_POD_METADATA_UP, NULL, AT(metadata.up), SELF_BOOL, SELF_METADATA},
     {RENDER_POD_METADATA_PODS, NULL, AT(metadata.pods), SELF_SIZE, SELF_METADATA},
     {RENDER_POD_METADATA_FAILURES, NULL, AT(metadata.failures), SELF_U64, SELF_METADATA},
@@ -144,10 +156,8 @@ void render_self_build(struct render_layout *l)
         l->self_lines[i] = add_text(l, render_families[rows[i].family].name, rows[i].labels);
     }
     static const enum render_family_id others[] = {
-        RENDER_DEVICE_SELECTION_OK,
-        RENDER_SERIES_DROPPED,
-        RENDER_SOURCE_UP,
-        RENDER_SOURCE_STATE_INFO,
+        RENDER_DEVICE_SELECTION_OK, RENDER_SERIES_DROPPED,    RENDER_SOURCE_UP,
+        RENDER_SOURCE_STATE_INFO,   RENDER_PROCESS_VIEW_INFO,
     };
     for (size_t i = 0; i < ARRAY_SIZE(others); i++)
         build_header(l, others[i]);
@@ -184,6 +194,10 @@ static bool is_shown(const struct render_input *in, enum self_when when)
         return self->metadata.on;
     case SELF_POD_SOURCES:
         return self->metadata.sources_on;
+    case SELF_LEDGER:
+        return self->ledger.on;
+    case SELF_PROCESSES:
+        return self->ledger.on && self->ledger.processes;
     case SELF_EXP:
         return self->exp_counts_on;
     case SELF_PROCESS:
@@ -301,7 +315,15 @@ static size_t add_others(const struct render_layout *l, const struct render_inpu
     add_line(l, RENDER_DEVICE_SELECTION_OK, true, " ", has_all_devices(l), out);
     add_line(l, RENDER_SERIES_DROPPED, true, "{reason=\"duplicate\"} ", l->duplicates, out);
     add_line(l, RENDER_SERIES_DROPPED, false, "{reason=\"holders\"} ", l->copies_dropped, out);
-    return 3 + add_sources(l, in, out);
+    size_t added = 3 + add_sources(l, in, out);
+    if (!in->self->ledger.view)
+        return added;
+    render_add_span(l, l->self_headers[RENDER_PROCESS_VIEW_INFO], out);
+    buf_add_str(out, render_families[RENDER_PROCESS_VIEW_INFO].name);
+    buf_add_char(out, '{');
+    text_add_label(out, "view", sv_from(in->self->ledger.view));
+    buf_add_str(out, "} 1\n");
+    return added + 1;
 }
 
 size_t render_self_add(const struct render_layout *l, const struct render_input *in,

@@ -47,10 +47,25 @@ static uint16_t field_of(const struct counter *c)
 // What podgpu's own families are made from (render_health.c).
 static const uint16_t own_fields[] = {FIELD_CLOCKS_EVENT_REASONS, FIELD_RECOVERY_ACTION};
 
+// The driver's utilisation samples are of whole GPUs, so the ledger knows of an instance's busy
+// time by GPM, or where the GPU has none by DCGM's field.
+static bool ledger_wants_field(const struct work *w)
+{
+    const struct inventory *inv = w->view->primary;
+    if (w->options->podgpu_families == PODGPU_FAMILIES_NONE)
+        return false;
+    for (size_t i = 0; i < inv->entity_count; i++) {
+        const struct frame_entity *e = &inv->entities[i].info;
+        if (e->kind == FRAME_ENTITY_GPU_I && !inv->entities[e->parent].info.gpm && !e->gpm)
+            return true;
+    }
+    return false;
+}
+
 static int collect(struct work *w, const struct counter_list *counters)
 {
     size_t count = counters->count;
-    w->wanted = calloc(count + ARRAY_SIZE(own_fields), sizeof(*w->wanted));
+    w->wanted = calloc(count + ARRAY_SIZE(own_fields) + 1, sizeof(*w->wanted));
     if (!w->wanted)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
@@ -58,6 +73,8 @@ static int collect(struct work *w, const struct counter_list *counters)
     if (w->options->podgpu_families != PODGPU_FAMILIES_NONE)
         for (size_t i = 0; i < ARRAY_SIZE(own_fields); i++)
             w->wanted[count++] = own_fields[i];
+    if (ledger_wants_field(w))
+        w->wanted[count++] = FIELD_PROF_GR_ENGINE_ACTIVE;
     qsort(w->wanted, count, sizeof(*w->wanted), compare_ids);
     for (size_t i = 0; i < count; i++)
         if (w->wanted_count == 0 || w->wanted[w->wanted_count - 1] != w->wanted[i])

@@ -2,6 +2,9 @@
 // Which sources run, what each is asked and on which GPUs: --source, --remote-hostengine-info and
 // what NVML has said it cannot give. An engine.
 //
+// Under MIG without GPM DCGM_FI_PROF_GR_ENGINE_ACTIVE is wanted for the ledger, whatever the
+// counters file has.
+//
 // auto: NVML is asked for everything. DCGM is asked, on the selected GPUs that need it, for fields
 // that NVML said needs_dcgm or needs_gpm of, for fields of switches, links, CPUs and cores, and for
 // health verdicts; without any of these it is not started. Where NVML is not to be had and -r is

@@ -84,6 +84,7 @@ extern const size_t field_name_table_count;
 #define FIELD_GPU_UTIL 203
 #define FIELD_XID_ERRORS 230
 #define FIELD_FB_USED 252
+#define FIELD_PROF_GR_ENGINE_ACTIVE 1001
 #define FIELD_CLOCKS_EVENT_REASONS 112
 #define FIELD_RECOVERY_ACTION 1523
 

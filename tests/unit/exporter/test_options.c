@@ -446,6 +446,23 @@ static void the_hostname_is_the_nodes_else_the_machines(void **state)
     }
 }
 
+static void the_downward_api_says_which_pod_this_is(void **state)
+{
+    struct exporter_options o;
+    struct error err;
+    assert_int_equal(parse_words(WORDS(),
+                                 WORDS("POD_NAMESPACE=gpu", "POD_NAME=podgpu-x", "POD_NAMES=z"), &o,
+                                 &err),
+                     0);
+    assert_string_equal(o.own_namespace, "gpu");
+    assert_string_equal(o.own_pod, "podgpu-x");
+    exporter_options_deinit(&o);
+    assert_int_equal(parse_words(WORDS(), WORDS("POD_NAME="), &o, &err), 0);
+    assert_string_equal(o.own_namespace, "");
+    assert_string_equal(o.own_pod, "");
+    exporter_options_deinit(&o);
+}
+
 // The rows of dcgm-exporter's own test with what its 4.8.3 makes of them: an engine on this machine
 // leaves the host name alone.
 static void the_hostname_is_that_of_a_remote_engine(void **state)
@@ -548,6 +565,7 @@ int main(void)
         cmocka_unit_test(what_is_asked_for_and_not_there_is_listed),
         cmocka_unit_test(what_is_about_dcgm_is_listed_where_only_nvml_is_asked),
         cmocka_unit_test(another_machines_engine_is_the_only_source_outside_kubernetes),
+        cmocka_unit_test(the_downward_api_says_which_pod_this_is),
         cmocka_unit_test(the_hostname_is_that_of_a_remote_engine),
         cmocka_unit_test(loopback_remotes_are_told_from_others),
         cmocka_unit_test(the_hostname_is_the_nodes_else_the_machines),
