@@ -45,6 +45,8 @@ struct publisher {
     bool jobs_changed;
     struct exp_counts *exp;
     const struct ledger *ledger;
+    const struct pod_devices *allocatable;
+    uint64_t allocatable_version;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
     uint64_t owners_layout;          // layout of the view that the owners were made for
@@ -80,6 +82,8 @@ int publisher_new(const struct exporter_options *options, struct publisher **out
         .resource_names = p->resource_names,
         .resource_name_count = extra->count,
         .dra = p->dra,
+        .own_namespace = sv_from(options->own_namespace),
+        .own_pod = sv_from(options->own_pod),
     };
     *out = p;
     return 0;
@@ -128,6 +132,13 @@ void publisher_set_exp(struct publisher *p, struct exp_counts *exp)
 void publisher_set_ledger(struct publisher *p, const struct ledger *ledger)
 {
     p->ledger = ledger;
+}
+
+void publisher_set_allocatable(struct publisher *p, const struct pod_devices *rows,
+                               uint64_t version)
+{
+    p->allocatable = rows;
+    p->allocatable_version = version;
 }
 
 void publisher_set_metadata(struct publisher *p, struct pod_metadata *metadata)
@@ -370,6 +381,8 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .now_ns = now_ns,
         .exp = p->exp,
         .ledger = p->ledger,
+        .allocatable = p->allocatable,
+        .allocatable_version = p->allocatable_version,
     };
     struct page page;
     r = make_page_that_fits(p, &in, &owners, self, &page);

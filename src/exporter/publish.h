@@ -27,6 +27,9 @@ struct dra *publisher_dra(struct publisher *p);
 void publisher_set_exp(struct publisher *p, struct exp_counts *exp);
 // What containers used, borrowed for good; NULL: none.
 void publisher_set_ledger(struct publisher *p, const struct ledger *ledger);
+// What the plugins offer (NULL: not known), borrowed for the next publisher_publish.
+void publisher_set_allocatable(struct publisher *p, const struct pod_devices *rows,
+                               uint64_t version);
 // Who holds which device of the view (index: view->primary->entities), as the next page says it,
 // worked out anew where it changed. *out_version: another number when it may differ. 0, -ENOMEM.
 // Borrowed until the next call of this, publisher_set_pods or publisher_publish.

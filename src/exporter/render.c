@@ -87,6 +87,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
         result = render_health_refresh(l, in);
     if (result == 0)
         result = render_ledger_refresh(l, &r->names, in);
+    if (result == 0)
+        result = render_node_refresh(l, in);
     if (result < 0)
         return result;
     size_t devices = render_devices_add(l, in, out);
@@ -96,6 +98,7 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     buf_add_sv(out, buf_sv(&l->gpu_text));
     buf_add_sv(out, buf_sv(&l->health_text));
     size_t ledger = render_ledger_add(l, in, out);
+    ledger += render_node_add(l, in, out);
     buf_add_sv(out, buf_sv(&l->about_text));
     buf_add_sv(out, buf_sv(&l->field_text));
     size_t self = render_self_add(l, in, out);

@@ -4,12 +4,14 @@
 // which devices), render_labels.c (their labels), render_devices.c (DCGM families), render_exp.c
 // (dcgm-exporter's own counters), render_podgpu.c and render_fields.c (podgpu's own device and
 // field families), render_ledger.c and
-// render_ledger_layout.c (the ledger's families), render_self.c (numbers about ourselves),
-// render_families_table.c (names, types and help of podgpu's families).
+// render_ledger_layout.c (the ledger's families), render_node.c (devices of the node),
+// render_self.c (numbers about ourselves), render_families_table.c (names, types and help of
+// podgpu's families).
 #pragma once
 
 #include "exporter/render.h"
 #include "exporter/render_ledger.h"
+#include "exporter/render_node.h"
 
 // A piece of layout.text.
 struct render_span {
@@ -245,6 +247,7 @@ struct render_layout {
     bool field_stale; // a code or dcgm changed since field_text was made
     enum render_dcgm dcgm;
     struct render_ledger ledger;
+    struct render_node node;
     struct render_span self_headers[RENDER_FAMILY_COUNT];
     struct render_span self_lines[RENDER_SELF_LINES_MAX];
 };
@@ -305,6 +308,8 @@ const char *const *render_exp_labels(uint16_t field);
 // `{gpu="0",UUID="...",hostname="..."[,GPU_I_ID="1"]` of podgpu's own device families, left open.
 void render_labels_add_device(const struct render_input *in, const struct inventory_entity *entity,
                               const struct inventory_entity *gpu, struct buf *out);
+// The label or labels that --hostname-label asks for.
+void render_labels_add_hostname(const struct render_input *in, struct buf *out);
 // The model name as --replace-blanks-in-model-name wants it.
 void render_labels_add_model(const struct render_input *in, const struct inventory_entity *gpu,
                              struct buf *out);

@@ -131,7 +131,7 @@ void render_labels_add_model(const struct render_input *in, const struct invento
     text_add_label(out, "modelName", (struct sv){joined, length});
 }
 
-static void add_hostname(const struct render_input *in, struct buf *out)
+void render_labels_add_hostname(const struct render_input *in, struct buf *out)
 {
     const struct exporter_options *o = in->config->options;
     if (o->hostname[0] == '\0')
@@ -234,7 +234,7 @@ static void add_built_in(const struct render_input *in, const struct render_subj
     case RENDER_GROUP_COUNT:
         break;
     }
-    add_hostname(in, out);
+    render_labels_add_hostname(in, out);
 }
 
 // Labels of a pod that are still to come.
@@ -461,7 +461,7 @@ void render_labels_add_device(const struct render_input *in, const struct invent
     buf_add_char(out, '{');
     add_number_label(out, "gpu", gpu->info.index);
     text_add_label(out, "UUID", sv_from(gpu->info.uuid));
-    add_hostname(in, out);
+    render_labels_add_hostname(in, out);
     if (entity->info.kind == FRAME_ENTITY_GPU_I)
         add_number_label(out, "GPU_I_ID", entity->info.gpu_instance_id);
 }

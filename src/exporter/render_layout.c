@@ -29,6 +29,7 @@ void render_layout_deinit(struct render_layout *l)
     free(l->codes);
     free(l->shown);
     render_ledger_deinit(&l->ledger);
+    render_node_deinit(&l->node);
 }
 
 int render_make_room(void *items, size_t *capacity, size_t count, size_t size)
@@ -193,7 +194,7 @@ static void reset(struct render_layout *l)
         buf_reset(texts[i]);
     }
     l->valid = false;
-    l->ledger.valid = false;
+    l->ledger.valid = l->node.valid = false;
     for (size_t i = 0; i < RENDER_GROUP_COUNT; i++) {
         l->groups[i].count = 0;
         l->listed[i] = false;
