@@ -521,6 +521,7 @@ static void fill_self(struct render_self *s)
     s->metadata = (struct render_self_metadata){.on = true, .up = true, .pods = 12, .failures = 3};
     s->http = (struct render_self_http){
         .requests = 13, .connections = 17, .open = 2, .web_config_ok = true};
+    s->ledger = (struct render_self_ledger){.on = true, .processes = true, .view = "host"};
     s->process_metrics = true;
     s->process = (struct render_self_process){.cpu_seconds = 1.5,
                                               .resident_bytes = 1 << 22,

@@ -550,16 +550,6 @@ static bool is_tested_elsewhere(size_t family)
         RENDER_NODE_ALLOCATABLE,
         RENDER_NODE_ALLOCATED,
         RENDER_NODE_IDLE,
-        RENDER_LEDGER_INTERVALS,
-        RENDER_LEDGER_SCALED,
-        RENDER_LEDGER_GAPS,
-        RENDER_LEDGER_HOLDER_CHANGES,
-        RENDER_LEDGER_REFUSED,
-        RENDER_LEDGER_EARLY_ENDED,
-        RENDER_PROCESSES,
-        RENDER_PROCESS_VIEW_INFO,
-        RENDER_UNNAMED_PODS,
-        RENDER_ATTRIBUTION_DISAGREEMENTS,
     };
     for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
         if (ids[i] == family)
