@@ -106,7 +106,7 @@ struct render_input {
     const struct usage *usage;
     bool (*pod_value)(const struct usage *u, size_t entity, const char *pod_uid,
                       struct usage_pod_value *out);
-    const struct ledger *ledger; // what containers used; NULL: none
+    const struct ledger *ledger;           // what containers used; NULL: none
     const struct pod_devices *allocatable; // what the plugins offer; NULL: not known
     uint64_t allocatable_version;
 };
