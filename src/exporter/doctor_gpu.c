@@ -18,14 +18,16 @@
 
 static const struct doctor_fault no_library = {
     DOCTOR_FAIL, "all GPU metrics",
-    "let the NVIDIA runtime mount the driver (runtimeClassName: nvidia, NVIDIA_VISIBLE_DEVICES=all, "
+    "let the NVIDIA runtime mount the driver (runtimeClassName: nvidia, "
+    "NVIDIA_VISIBLE_DEVICES=all, "
     "NVIDIA_DRIVER_CAPABILITIES=utility), or give --nvml-library"};
 static const struct doctor_fault no_driver = {
     DOCTOR_FAIL, "all GPU metrics",
     "load the kernel driver (nvidia-smi on the node), and give the container its device files"};
 static const struct doctor_fault no_permission = {
     DOCTOR_FAIL, "all GPU metrics",
-    "give the container /dev/nvidiactl and /dev/nvidia* (NVIDIA_VISIBLE_DEVICES=all, runtimeClassName: "
+    "give the container /dev/nvidiactl and /dev/nvidia* (NVIDIA_VISIBLE_DEVICES=all, "
+    "runtimeClassName: "
     "nvidia, or the device plugin's privileged mode)"};
 static const struct doctor_fault mismatch = {
     DOCTOR_FAIL, "all GPU metrics",
@@ -70,14 +72,14 @@ static void judge_driver(struct doctor *d)
         doctor_fault(d, what, &driver_fails, "it does not answer: %s%s%s", s->trouble,
                      s->call[0] ? " in " : "", s->call);
     else if (!state)
-        doctor_fault(d, what, &driver_fails, "%s", d->config ? "no word of it in time"
-                                                             : "not asked without a configuration");
+        doctor_fault(d, what, &driver_fails, "%s",
+                     d->config ? "no word of it in time" : "not asked without a configuration");
     else if (state->code == FRAME_STATE_READY)
         doctor_ok(d, what, "%s, driver %s, NVML %s", state->library_path, state->driver_version,
                   state->library_version);
     else
-        doctor_fault(d, what, fault_of_state((enum frame_state_code)state->code), "%s: %s (library: %s)",
-                     frame_state_text(state->code), state->text,
+        doctor_fault(d, what, fault_of_state((enum frame_state_code)state->code),
+                     "%s: %s (library: %s)", frame_state_text(state->code), state->text,
                      state->library_path[0] ? state->library_path : "none");
 }
 
@@ -126,17 +128,17 @@ static void judge_gpu(struct doctor *d, const struct inventory_entity *e, size_t
     char what[32];
     (void)snprintf(what, sizeof(what), "gpu %u", e->info.index);
     if (!e->up && is_to_blame(d, e))
-        doctor_fault(d, what, &gpu_is_down, "%s: %s: its process %s%s%s", e->info.uuid, e->down_reason,
-                     s->trouble, s->call[0] ? " in " : "", s->call);
+        doctor_fault(d, what, &gpu_is_down, "%s: %s: its process %s%s%s", e->info.uuid,
+                     e->down_reason, s->trouble, s->call[0] ? " in " : "", s->call);
     else if (!e->up)
         doctor_fault(d, what, &gpu_is_down, "%s: %s", e->info.uuid, e->down_reason);
     else if (e->info.mig_enabled && instances == 0)
-        doctor_fault(d, what,
-                     &(struct doctor_fault){DOCTOR_WARN, "nothing can run on it",
-                                            "make GPU instances (nvidia-smi mig), or let them be seen: "
-                                            "NVIDIA_MIG_MONITOR_DEVICES=all"},
-                     "%s, %s answers; MIG mode is on and it has no instance", e->info.name,
-                     e->info.uuid);
+        doctor_fault(
+            d, what,
+            &(struct doctor_fault){DOCTOR_WARN, "nothing can run on it",
+                                   "make GPU instances (nvidia-smi mig), or let them be seen: "
+                                   "NVIDIA_MIG_MONITOR_DEVICES=all"},
+            "%s, %s answers; MIG mode is on and it has no instance", e->info.name, e->info.uuid);
     else
         doctor_ok(d, what, "%s, %s answers; %zu MIG instances, GPM %s", e->info.name, e->info.uuid,
                   instances, e->info.gpm ? "yes" : "no");
@@ -225,30 +227,32 @@ static void judge_profiling(struct doctor *d)
     enum frame_status status = d->config ? profiling_status(d, &wanted, &name) : FRAME_OK;
     const char *rule = admin_only_text(admin_only(d));
     if (wanted == 0)
-        doctor_ok(d, what, "no DCGM_FI_PROF_* field is asked for; the driver's admin-only switch: %s",
-                  rule);
+        doctor_ok(d, what,
+                  "no DCGM_FI_PROF_* field is asked for; the driver's admin-only switch: %s", rule);
     else if (status == FRAME_OK || d->view.primary->entity_count == 0)
-        doctor_ok(d, what, "%zu fields are asked for, none is refused; the driver's admin-only switch: %s",
+        doctor_ok(d, what,
+                  "%zu fields are asked for, none is refused; the driver's admin-only switch: %s",
                   wanted, rule);
     else if (status == FRAME_NOT_SUPPORTED)
-        doctor_ok(d, what, "%s is not measured by these GPUs; the driver's admin-only switch: %s", name,
-                  rule);
+        doctor_ok(d, what, "%s is not measured by these GPUs; the driver's admin-only switch: %s",
+                  name, rule);
     else
-        doctor_fault(
-            d, what,
-            &(struct doctor_fault){
-                DOCTOR_FAIL, "DCGM_FI_PROF_* of the GPUs that lack it",
-                status == FRAME_NO_PERMISSION
-                    ? "add the capability SYS_ADMIN, or load the driver with "
-                      "NVreg_RestrictProfilingToAdminUsers=0"
-                : status == FRAME_IN_USE ? "end the other program that profiles (Nsight, another DCGM)"
-                : status == FRAME_NEEDS_DCGM || status == FRAME_NEEDS_GPM ||
-                        status == FRAME_NOT_CONNECTED
-                    ? "GPUs before Hopper need DCGM: see the line of dcgm; or take these rows out of "
-                      "the counters file"
-                    : "see podgpu_exporter_field_unavailable_info; --debug shows the log"},
-            "%s has no value: %s; the driver's admin-only switch: %s", name,
-            frame_status_text(status), rule);
+        doctor_fault(d, what,
+                     &(struct doctor_fault){
+                         DOCTOR_FAIL, "DCGM_FI_PROF_* of the GPUs that lack it",
+                         status == FRAME_NO_PERMISSION
+                             ? "add the capability SYS_ADMIN, or load the driver with "
+                               "NVreg_RestrictProfilingToAdminUsers=0"
+                         : status == FRAME_IN_USE
+                             ? "end the other program that profiles (Nsight, another DCGM)"
+                         : status == FRAME_NEEDS_DCGM || status == FRAME_NEEDS_GPM ||
+                                 status == FRAME_NOT_CONNECTED
+                             ? "GPUs before Hopper need DCGM: see the line of dcgm; or take these "
+                               "rows out of "
+                               "the counters file"
+                             : "see podgpu_exporter_field_unavailable_info; --debug shows the log"},
+                     "%s has no value: %s; the driver's admin-only switch: %s", name,
+                     frame_status_text(status), rule);
 }
 
 // --- DCGM, XIDs ---
@@ -266,7 +270,8 @@ static void judge_dcgm(struct doctor *d)
     if (!d->plan.dcgm)
         doctor_ok(d, what, "not needed for these counters and GPUs");
     else if (s->start_error[0] || !state)
-        doctor_fault(d, what, &fault, "%s", s->start_error[0] ? s->start_error : "no word of it in time");
+        doctor_fault(d, what, &fault, "%s",
+                     s->start_error[0] ? s->start_error : "no word of it in time");
     else if (state->code != FRAME_STATE_READY)
         doctor_fault(d, what, &fault, "%s: %s", frame_state_text(state->code), state->text);
     else
@@ -282,8 +287,10 @@ static void judge_xids(struct doctor *d)
         DOCTOR_WARN, "XID errors that the driver tells of",
         "nothing, where the GPU has no events; else see the driver's line"};
     static const struct doctor_fault kmsg = {
-        DOCTOR_WARN, "XID errors told while the driver hangs (119, 79), and what came before the start",
-        "mount /dev/kmsg and add the capability SYSLOG (or run privileged); --kmsg-path= if that is "
+        DOCTOR_WARN,
+        "XID errors told while the driver hangs (119, 79), and what came before the start",
+        "mount /dev/kmsg and add the capability SYSLOG (or run privileged); --kmsg-path= if that "
+        "is "
         "not wanted"};
     if (state && state->code == FRAME_STATE_READY && !state->xid_events_armed)
         doctor_fault(d, "xid events", &events, "the driver does not listen for them");
@@ -294,7 +301,8 @@ static void judge_xids(struct doctor *d)
     else if (access(f->kmsg_path, R_OK) < 0)
         doctor_fault(d, "kernel log", &kmsg, "%s: %s", f->kmsg_path, strerror(errno));
     else if (state && !state->kmsg_armed)
-        doctor_fault(d, "kernel log", &kmsg, "%s cannot be read (kernel.dmesg_restrict?)", f->kmsg_path);
+        doctor_fault(d, "kernel log", &kmsg, "%s cannot be read (kernel.dmesg_restrict?)",
+                     f->kmsg_path);
     else
         doctor_ok(d, "kernel log", "%s is read", f->kmsg_path);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kubelet and the API server. Both are asked by the rooms that the exporter itself uses, once.
-// Paths and rights: kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins.
+// Paths and rights:
+// kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +82,8 @@ static int ask_api(struct doctor *d, struct kube_resource resource, const char *
 static int start_api(struct doctor *d)
 {
     const struct exporter_flags *f = &d->options->flags;
-    const struct kube_api_config access = {
-        .kubeconfig_file = f->kubeconfig[0] ? f->kubeconfig : NULL};
+    const struct kube_api_config access = {.kubeconfig_file =
+                                               f->kubeconfig[0] ? f->kubeconfig : NULL};
     struct error err = ERROR_INIT;
     int r = http_client_new(d->loop, &d->client, &err);
     if (r == 0)
@@ -151,16 +152,18 @@ static const char *kubelet_mend(const struct pod_resources_stats *s)
     switch (-s->last_result) {
     case ENOENT:
     case ENOTDIR:
-        return "mount the node's /var/lib/kubelet/pod-resources (the directory, not the socket); on a "
+        return "mount the node's /var/lib/kubelet/pod-resources (the directory, not the socket); "
+               "on a "
                "kubelet with another root directory give --pod-resources-kubelet-socket";
     case EACCES:
     case EPERM:
-        return geteuid() == 0
-                   ? "run by uid 0, so look at SELinux: a type that may reach kubelet sockets, such as "
-                     "seLinuxOptions: {type: spc_t}"
-                   : "runAsUser: 0, only it may connect";
+        return geteuid() == 0 ? "run by uid 0, so look at SELinux: a type that may reach kubelet "
+                                "sockets, such as "
+                                "seLinuxOptions: {type: spc_t}"
+                              : "runAsUser: 0, only it may connect";
     case ECONNREFUSED:
-        return "mount the socket's directory, not the socket: the kubelet makes a new one at each start";
+        return "mount the socket's directory, not the socket: the kubelet makes a new one at each "
+               "start";
     case ETIMEDOUT:
         return "see why the kubelet does not answer: its log on the node";
     default:
@@ -182,11 +185,11 @@ static void judge_kubelet(struct doctor *d)
         doctor_ok(d, what, "not asked for: without --kubernetes");
     else if (s->last_ok_ns > 0)
         doctor_ok(d, what, "%s answers in %llu ms: %zu pods, %zu device ids of GPUs", path,
-                  (unsigned long long)(s->last_duration_ns / NS_PER_MS), d->rows ? d->rows->pods : 0,
-                  d->rows ? d->rows->count : 0);
+                  (unsigned long long)(s->last_duration_ns / NS_PER_MS),
+                  d->rows ? d->rows->pods : 0, d->rows ? d->rows->count : 0);
     else
-        doctor_fault(d, what, &(struct doctor_fault){DOCTOR_FAIL, owners, kubelet_mend(s)}, "%s: %s",
-                     path, s->last_error[0] ? s->last_error : "no answer in time");
+        doctor_fault(d, what, &(struct doctor_fault){DOCTOR_FAIL, owners, kubelet_mend(s)},
+                     "%s: %s", path, s->last_error[0] ? s->last_error : "no answer in time");
 }
 
 static void judge_ids(struct doctor *d)
@@ -198,12 +201,13 @@ static void judge_ids(struct doctor *d)
     else if (d->view.primary->entity_count == 0)
         doctor_ok(d, what, "not to be seen without GPUs");
     else if (unknown > 0)
-        doctor_fault(d, what,
-                     &(struct doctor_fault){DOCTOR_FAIL, "owner labels of what these ids hold",
-                                            "--kubernetes-gpu-id-type and --nvidia-resource-names as "
-                                            "the device plugin names devices; all GPUs in this "
-                                            "container (NVIDIA_VISIBLE_DEVICES=all)"},
-                     "%zu of %zu name no device that is seen here", unknown, d->rows ? d->rows->count : 0);
+        doctor_fault(
+            d, what,
+            &(struct doctor_fault){DOCTOR_FAIL, "owner labels of what these ids hold",
+                                   "--kubernetes-gpu-id-type and --nvidia-resource-names as "
+                                   "the device plugin names devices; all GPUs in this "
+                                   "container (NVIDIA_VISIBLE_DEVICES=all)"},
+            "%zu of %zu name no device that is seen here", unknown, d->rows ? d->rows->count : 0);
     else
         doctor_ok(d, what, "all name a device");
 }
@@ -262,8 +266,10 @@ static void judge_pods_api(struct doctor *d)
     else if (r == 0)
         doctor_ok(d, what, "%s takes connections", path);
     else if (r == -ENOENT || r == -ENOTDIR)
-        doctor_ok(d, what, "%s is not there (before Kubernetes 1.37): names come from --pod-log-path, "
-                           "owners with --pod-owners", path);
+        doctor_ok(d, what,
+                  "%s is not there (before Kubernetes 1.37): names come from --pod-log-path, "
+                  "owners with --pod-owners",
+                  path);
     else
         doctor_fault(d, what, &fault, "%s: %s", path, strerror(-r));
 }
@@ -293,9 +299,10 @@ static void judge_pod_logs(struct doctor *d)
 static void judge_access(struct doctor *d, const char *what, const struct doctor_access *a,
                          const char *costs)
 {
-    const struct doctor_fault fault = {DOCTOR_FAIL, costs,
-                                       "the rights of deploy/pod-labels.yaml, a service account with "
-                                       "its token mounted; or --kubeconfig"};
+    const struct doctor_fault fault = {
+        DOCTOR_FAIL, costs,
+        "the rights of deploy/pod-labels.yaml, a service account with "
+        "its token mounted; or --kubeconfig"};
     if (d->api_error[0])
         doctor_fault(d, what, &fault, "%s", d->api_error);
     else if (!a->settled || a->problem[0])
@@ -310,9 +317,11 @@ static void judge_api(struct doctor *d)
     static const struct doctor_fault no_name = {
         DOCTOR_FAIL, "the pods of the whole cluster are read instead of the node's",
         "env NODE_NAME by a fieldRef on spec.nodeName"};
-    bool pods = wants_pods(d), slices = d->options->flags.kubernetes && d->options->flags.enable_dra;
+    bool pods = wants_pods(d),
+         slices = d->options->flags.kubernetes && d->options->flags.enable_dra;
     if (pods)
-        judge_access(d, "api pods", &d->api_pods, "labels, UIDs and owners of pods that flags ask for");
+        judge_access(d, "api pods", &d->api_pods,
+                     "labels, UIDs and owners of pods that flags ask for");
     else
         doctor_ok(d, "api pods", "not asked for");
     if (slices)
@@ -323,7 +332,8 @@ static void judge_api(struct doctor *d)
     if (d->options->node_name[0] == '\0' && pods)
         doctor_fault(d, "node name", &no_name, "NODE_NAME is not set");
     else
-        doctor_ok(d, "node name", "%s", d->options->node_name[0] ? d->options->node_name : "not needed");
+        doctor_ok(d, "node name", "%s",
+                  d->options->node_name[0] ? d->options->node_name : "not needed");
 }
 
 void doctor_judge_kube(struct doctor *d)

@@ -18,14 +18,16 @@
 
 void doctor_judge_configuration(struct doctor *d)
 {
-    static const struct doctor_fault mistaken = {DOCTOR_FAIL, "the exporter does not start",
-                                                 "correct it; docs/metrics.md has every field's name"};
+    static const struct doctor_fault mistaken = {
+        DOCTOR_FAIL, "the exporter does not start",
+        "correct it; docs/metrics.md has every field's name"};
     static const struct doctor_fault inert = {DOCTOR_WARN, "what these flags ask for",
                                               "leave them out, or see docs/compat.md"};
     if (!d->config)
         doctor_fault(d, "counters", &mistaken, "%s", d->config_error);
     else
-        doctor_ok(d, "counters", "%zu rows of %s", d->config->counters.count, d->config->counters_file);
+        doctor_ok(d, "counters", "%zu rows of %s", d->config->counters.count,
+                  d->config->counters_file);
     struct buf names = BUF_INIT(1024);
     for (size_t i = 0; i < d->options->unavailable_count; i++)
         buf_add_fmt(&names, "%s--%s", i ? " " : "", d->options->unavailable[i]);
@@ -51,7 +53,8 @@ static struct tally count_processes(const char *proc, struct process_map *m)
     struct tally t = {0};
     DIR *folder = opendir(proc);
     uint64_t now_ns = clock_mono_ns(), pid;
-    for (const struct dirent *e; folder && t.processes < LIMIT_PROCESS_MAP && (e = readdir(folder));) {
+    for (const struct dirent *e;
+         folder && t.processes < LIMIT_PROCESS_MAP && (e = readdir(folder));) {
         struct process_identity who;
         if (num_parse_u64(sv_from(e->d_name), 1, UINT32_MAX, &pid) != 0)
             continue;
@@ -66,8 +69,8 @@ static struct tally count_processes(const char *proc, struct process_map *m)
     return t;
 }
 
-static const char shared[] =
-    "busy time and memory of each container on shared GPUs: it all stays in podgpu_gpu_unattributed_*";
+static const char shared[] = "busy time and memory of each container on shared GPUs: it all stays "
+                             "in podgpu_gpu_unattributed_*";
 
 static void judge_view(struct doctor *d, const struct process_map *m)
 {
@@ -96,8 +99,8 @@ static void judge_cgroups(struct doctor *d, struct process_map *m)
     struct tally t = count_processes(d->options->flags.proc_path, m);
     bool pods = d->rows && d->rows->count > 0;
     if (t.processes == 0 || t.unreadable == t.processes || (t.of_pods == 0 && pods))
-        doctor_fault(d, "cgroups", &fault, "%zu processes, %zu unreadable, of a pod none", t.processes,
-                     t.unreadable);
+        doctor_fault(d, "cgroups", &fault, "%zu processes, %zu unreadable, of a pod none",
+                     t.processes, t.unreadable);
     else
         doctor_ok(d, "cgroups", "%zu of %zu processes belong to pods", t.of_pods, t.processes);
 }
@@ -106,8 +109,8 @@ void doctor_judge_processes(struct doctor *d)
 {
     const struct exporter_flags *f = &d->options->flags;
     struct process_map *m = NULL;
-    bool wanted = f->kubernetes && f->proc_path[0] &&
-                  d->options->podgpu_families != PODGPU_FAMILIES_NONE;
+    bool wanted =
+        f->kubernetes && f->proc_path[0] && d->options->podgpu_families != PODGPU_FAMILIES_NONE;
     if (!wanted || process_map_new(f->proc_path, &m) < 0) {
         doctor_ok(d, "process ids", "not asked for");
         doctor_ok(d, "cgroups", "not asked for");
@@ -147,8 +150,8 @@ static uint32_t running_exporter(void)
         if (num_parse_u64(sv_from(e->d_name), 1, UINT32_MAX, &pid) != 0 || (pid_t)pid == getpid())
             continue;
         (void)snprintf(path, sizeof(path), "/proc/%u/comm", (unsigned)pid);
-        bool named = file_read(path, &comm, NULL) == 0 &&
-                     sv_equals(buf_sv(&comm), SV("podgpu-exporter\n"));
+        bool named =
+            file_read(path, &comm, NULL) == 0 && sv_equals(buf_sv(&comm), SV("podgpu-exporter\n"));
         buf_deinit(&comm);
         (void)snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned)pid);
         ssize_t len = named ? readlink(path, its, sizeof(its)) : -1;

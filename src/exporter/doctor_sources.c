@@ -86,9 +86,9 @@ static int refresh(struct doctor *d)
     const struct inventory *dcgm = &d->sources[DEVICE_SOURCE_DCGM].inventory;
     const struct frame_state *state = doctor_state(d, DEVICE_SOURCE_DCGM);
     bool has_dcgm = state && state->code != FRAME_STATE_NO_LIBRARY;
-    return device_view_refresh(
-        &d->view, d->plan.nvml ? &d->sources[DEVICE_SOURCE_NVML].inventory : NULL,
-        has_dcgm || !d->plan.nvml ? dcgm : NULL);
+    return device_view_refresh(&d->view,
+                               d->plan.nvml ? &d->sources[DEVICE_SOURCE_NVML].inventory : NULL,
+                               has_dcgm || !d->plan.nvml ? dcgm : NULL);
 }
 
 // Who is asked what, by all that is known now. True: somebody is asked something else.

@@ -288,11 +288,14 @@ def test_the_patches_for_dcgm_fit_the_manifest(pod, way):
 
 # --- The manifests ---
 
-def test_the_api_access_is_to_read_pods_and_nothing_else(pod):
-    text = (ROOT / "deploy" / "pod-labels.yaml").read_text()
+@pytest.mark.parametrize("file, group, resource, variables", [
+    ("pod-labels.yaml", "", "pods", {"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"}),
+    ("dra.yaml", "resource.k8s.io", "resourceslices", {"KUBERNETES_ENABLE_DRA"})])
+def test_the_api_access_is_to_read_that_and_nothing_else(pod, file, group, resource, variables):
+    text = (ROOT / "deploy" / file).read_text()
     account, role, binding = yaml.safe_load_all(text)
     assert [account["kind"], role["kind"], binding["kind"]] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert role["rules"] == [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     subject = {"kind": "ServiceAccount", **{k: account["metadata"][k] for k in ("name", "namespace")}}
     assert binding["subjects"] == [subject]
@@ -300,8 +303,8 @@ def test_the_api_access_is_to_read_pods_and_nothing_else(pod):
     changed = yaml.safe_load(re.sub(r"^# {3}", "", patch, flags=re.M))["spec"]["template"]["spec"]
     assert changed["serviceAccountName"] == account["metadata"]["name"] and changed["automountServiceAccountToken"]
     assert [c["name"] for c in changed["containers"]] == [c["name"] for c in pod["containers"]]
-    assert {e["name"] for e in changed["containers"][0]["env"]} == {
-        "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"}
+    assert {e["name"] for e in changed["containers"][0]["env"]} == variables
+
 
 # --- The agent's manifest ---
 
@@ -339,7 +342,8 @@ def test_the_manifest_is_a_daemonset_and_its_service(manifest):
 
 
 def test_it_asks_for_no_privilege(pod, container):
-    assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & pod.keys()
+    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & pod.keys()
+    assert pod["hostPID"] is True  # whose processes run on a shared GPU
     assert pod["automountServiceAccountToken"] is False
     security = container["securityContext"]
     assert "privileged" not in security
@@ -348,11 +352,15 @@ def test_it_asks_for_no_privilege(pod, container):
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
-def test_it_mounts_the_kubelets_folder_and_nothing_else(pod, container):
-    [volume] = pod["volumes"]
-    [mount] = container["volumeMounts"]
-    assert volume == {"name": "pod-resources", "hostPath": {"path": KUBELET, "type": "Directory"}}
-    assert mount == {"name": "pod-resources", "mountPath": KUBELET, "readOnly": True}
+def test_it_knows_its_own_pod_and_node(container):
+    fields = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in container["env"] if "valueFrom" in e}
+    assert fields == {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+
+
+def test_it_mounts_the_kubelets_folder_and_the_log_and_nothing_else(pod, container):
+    folders = {"pod-resources": KUBELET, "log": "/var/log"}
+    assert pod["volumes"] == [{"name": n, "hostPath": {"path": p, "type": "Directory"}} for n, p in folders.items()]
+    assert container["volumeMounts"] == [{"name": n, "mountPath": p, "readOnly": True} for n, p in folders.items()]
     help_text = subprocess.run([BUILD / "podgpu-exporter", "--help"], capture_output=True, text=True, check=True).stdout
     assert KUBELET + "/kubelet.sock" in re.sub(r"\s+", " ", help_text)
 
