@@ -222,7 +222,8 @@ static void copy_text(char *out, size_t bytes, const char *text, const char *bef
 static void merge_info(struct frame_entity *out, const struct frame_entity *now,
                        const struct frame_entity *before)
 {
-    static const struct frame_entity nothing = {.minor = UINT32_MAX};
+    static const struct frame_entity nothing = {
+        .minor = UINT32_MAX, .profile_id = UINT32_MAX, .placement = UINT32_MAX};
     if (!before)
         before = &nothing;
     memset(out, 0, sizeof(*out));
@@ -236,6 +237,9 @@ static void merge_info(struct frame_entity *out, const struct frame_entity *now,
     out->mig_enabled = silent && !now->mig_enabled ? before->mig_enabled : now->mig_enabled;
     out->gpm = silent && !now->gpm ? before->gpm : now->gpm;
     out->minor = now->minor == UINT32_MAX ? before->minor : now->minor;
+    bool unplaced = silent && now->profile_id == UINT32_MAX;
+    out->profile_id = unplaced ? before->profile_id : now->profile_id;
+    out->placement = unplaced ? before->placement : now->placement;
     out->slices = silent && !now->slices ? before->slices : now->slices;
     out->total_slices = silent && !now->total_slices ? before->total_slices : now->total_slices;
     copy_text(out->uuid, sizeof(out->uuid), now->uuid, before->uuid);
