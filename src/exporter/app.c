@@ -75,14 +75,6 @@ static void note_published(struct app *a, bool sampled, const struct render_self
         log_missing_devices(a);
 }
 
-static void tell_allocatable(struct app *a)
-{
-    struct pod_resources_stats s = {0};
-    if (a->pods)
-        pod_resources_get_stats(a->pods, &s);
-    publisher_set_allocatable(a->publisher, s.allocatable, s.allocatable_version);
-}
-
 void app_publish(struct app *a)
 {
     bool sampled = app_has_samples(a);
@@ -97,7 +89,6 @@ void app_publish(struct app *a)
     int r = app_view_refresh(a);
     if (r == 0) {
         app_ledger_book(a);
-        tell_allocatable(a);
         app_self(a, &self);
         r = publisher_publish(a->publisher, a->config, &a->view, &self, now_ns);
     }

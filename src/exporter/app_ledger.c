@@ -66,9 +66,11 @@ int app_ledger_init(struct app *a)
     if (!a->ledger)
         return -ENOMEM;
     int r = make(a->ledger, a);
-    if (r == 0)
-        publisher_set_ledger(a->publisher, a->ledger->ledger);
-    return r;
+    if (r < 0)
+        return r;
+    publisher_set_ledger(a->publisher, a->ledger->ledger);
+    publisher_set_usage(a->publisher, a->ledger->usage);
+    return 0;
 }
 
 void app_ledger_deinit(struct app *a)
@@ -133,28 +135,36 @@ static uint64_t time_of_owners(const struct app *a, const struct pod_devices *ro
     return at_ns > a->ledger->owners_ns ? at_ns : a->ledger->owners_ns;
 }
 
+// What the plugins offer comes first: holders are told with it.
+static void tell_allocatable(const struct app *a)
+{
+    struct pod_resources_stats s = {0};
+    if (a->pods)
+        pod_resources_get_stats(a->pods, &s);
+    publisher_set_allocatable(a->publisher, s.allocatable, s.allocatable_version);
+}
+
 static int refresh_owners(struct app *a, uint64_t now_ns)
 {
     struct app_ledger *g = a->ledger;
-    const struct pod_devices *rows = NULL;
-    const struct attribute_result *holders = NULL;
-    uint64_t version;
-    int r = publisher_owners(a->publisher, &a->view, &rows, &holders, &version);
-    if (r < 0 || (g->owners_known && version == g->owners_version))
+    struct publisher_owners o;
+    int r = publisher_get_owners(a->publisher, &a->view, &o);
+    if (r < 0 || (g->owners_known && o.version == g->owners_version))
         return r;
-    uint64_t at_ns = time_of_owners(a, rows, now_ns);
-    r = usage_set_owners(g->usage, &a->view, rows, holders, NULL, at_ns);
+    uint64_t at_ns = time_of_owners(a, o.rows, now_ns);
+    r = usage_set_owners(g->usage, &a->view, o.rows, o.holders, o.offered, at_ns);
     if (r < 0)
         return r;
     g->owners_known = true;
-    g->owners_version = version;
+    g->owners_version = o.version;
     g->owners_ns = at_ns;
-    g->rows = rows;
+    g->rows = o.rows;
     return 0;
 }
 
 static int refresh(struct app *a, uint64_t now_ns)
 {
+    tell_allocatable(a);
     int r = app_view_refresh(a);
     if (r == 0)
         r = refresh_devices(a, now_ns);

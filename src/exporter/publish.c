@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "exporter/attribute_counts.h"
 #include "exporter/dra.h"
 #include "exporter/hpc.h"
 
@@ -47,6 +48,9 @@ struct publisher {
     const struct ledger *ledger;
     const struct pod_devices *allocatable;
     uint64_t allocatable_version;
+    uint32_t *offered; // replicas by entity; NULL: not worked out yet
+    uint64_t offered_owners, offered_allocatable, offered_version;
+    const struct usage *usage;
     struct attribute_result holders;
     struct render_jobs *entity_jobs; // one an entity, while jobs are set
     uint64_t owners_layout;          // layout of the view that the owners were made for
@@ -109,6 +113,7 @@ void publisher_free(struct publisher *p)
         page_deinit(&p->live[i]);
     attribute_result_deinit(&p->holders);
     free(p->entity_jobs);
+    free(p->offered);
     pod_devices_unref(p->rows);
     render_free(p->render);
     dra_free(p->dra);
@@ -132,6 +137,11 @@ void publisher_set_exp(struct publisher *p, struct exp_counts *exp)
 void publisher_set_ledger(struct publisher *p, const struct ledger *ledger)
 {
     p->ledger = ledger;
+}
+
+void publisher_set_usage(struct publisher *p, const struct usage *usage)
+{
+    p->usage = usage;
 }
 
 void publisher_set_allocatable(struct publisher *p, const struct pod_devices *rows,
@@ -248,16 +258,43 @@ static int refresh_owners(struct publisher *p, const struct device_view *view)
     return 0;
 }
 
-int publisher_owners(struct publisher *p, const struct device_view *view,
-                     const struct pod_devices **out_rows,
-                     const struct attribute_result **out_holders, uint64_t *out_version)
+static int refresh_offered(struct publisher *p, const struct inventory *inv)
 {
-    int r = refresh_owners(p, view);
+    if (p->offered && p->offered_owners == p->owners_version &&
+        p->offered_allocatable == p->allocatable_version)
+        return 0;
+    size_t count = inv->entity_count;
+    cleanup(mem_freep) struct attribute_device *devices = calloc(count + 1, sizeof(*devices));
+    cleanup(mem_freep) uint32_t *offered = calloc(count + 1, sizeof(*offered));
+    if (!devices || !offered)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        devices[i] = device_of(inv, i);
+    int r = attribute_offered(&p->attribution, devices, count, p->allocatable, offered);
     if (r < 0)
         return r;
-    *out_rows = p->rows;
-    *out_holders = p->rows ? &p->holders : NULL;
-    *out_version = p->owners_version;
+    free(p->offered);
+    p->offered = TAKE_PTR(offered);
+    p->offered_owners = p->owners_version;
+    p->offered_allocatable = p->allocatable_version;
+    p->offered_version++;
+    return 0;
+}
+
+int publisher_get_owners(struct publisher *p, const struct device_view *view,
+                         struct publisher_owners *out)
+{
+    int r = refresh_owners(p, view);
+    if (r == 0)
+        r = refresh_offered(p, view->primary);
+    if (r < 0)
+        return r;
+    *out = (struct publisher_owners){
+        .version = p->offered_version,
+        .rows = p->rows,
+        .holders = p->rows ? &p->holders : NULL,
+        .offered = p->offered,
+    };
     return 0;
 }
 
@@ -380,6 +417,8 @@ int publisher_publish(struct publisher *p, const struct exporter_config *config,
         .self = self,
         .now_ns = now_ns,
         .exp = p->exp,
+        .usage = p->usage,
+        .pod_value = p->usage ? usage_pod_value : NULL,
         .ledger = p->ledger,
         .allocatable = p->allocatable,
         .allocatable_version = p->allocatable_version,

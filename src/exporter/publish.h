@@ -27,15 +27,24 @@ struct dra *publisher_dra(struct publisher *p);
 void publisher_set_exp(struct publisher *p, struct exp_counts *exp);
 // What containers used, borrowed for good; NULL: none.
 void publisher_set_ledger(struct publisher *p, const struct ledger *ledger);
-// What the plugins offer (NULL: not known), borrowed for the next publisher_publish.
+// What pods' processes use, for --kubernetes-virtual-gpus; borrowed for good; NULL: not known.
+struct usage;
+void publisher_set_usage(struct publisher *p, const struct usage *usage);
+// What the plugins offer (NULL: not known), borrowed until it is told again.
 void publisher_set_allocatable(struct publisher *p, const struct pod_devices *rows,
                                uint64_t version);
 // Who holds which device of the view (index: view->primary->entities), as the next page says it,
-// worked out anew where it changed. *out_version: another number when it may differ. 0, -ENOMEM.
-// Borrowed until the next call of this, publisher_set_pods or publisher_publish.
-int must_use publisher_owners(struct publisher *p, const struct device_view *view,
-                              const struct pod_devices **out_rows,
-                              const struct attribute_result **out_holders, uint64_t *out_version);
+// worked out anew where it changed, and in how many replicas each is offered (0: not known).
+// Borrowed until the next call of a publisher's function that is given something.
+struct publisher_owners {
+    uint64_t version; // another number when anything may differ
+    const struct pod_devices *rows;
+    const struct attribute_result *holders; // NULL with rows NULL
+    const uint32_t *offered;
+};
+// 0, -ENOMEM.
+int must_use publisher_get_owners(struct publisher *p, const struct device_view *view,
+                                  struct publisher_owners *out);
 // HPC jobs by (GPU, instance); borrowed until the next call.
 struct hpc_jobs;
 void publisher_set_jobs(struct publisher *p, const struct hpc_jobs *jobs);

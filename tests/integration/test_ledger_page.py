@@ -118,7 +118,8 @@ def test_the_histogram_is_one(shared):
 
 def test_the_node_says_what_is_given_out(shared):
     _, exporter = shared
-    page = exporter.page_when(lambda p: p.samples("podgpu_node_gpu_allocated"), 20, "allocated")
+    page = exporter.page_when(lambda p: p.samples("podgpu_node_gpu_allocatable"), 20, "allocatable")
+    assert page.value("podgpu_node_gpu_allocatable", resource="nvidia.com/gpu.shared") == 4
     assert page.value("podgpu_node_gpu_allocated", resource="nvidia.com/gpu.shared") == 4
     assert page.value("podgpu_node_gpu_idle_allocated", resource="nvidia.com/gpu.shared") == 0
 
