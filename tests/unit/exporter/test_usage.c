@@ -64,9 +64,6 @@ static int tear_down(void **state)
     device_view_deinit(&view);
     inventory_deinit(&nvml);
     inventory_deinit(&dcgm);
-    for (uint32_t i = 0; i < container_count; i++)
-        if (containers[i].pod_uid[0])
-            free((char *)(uintptr_t)containers[i].pod_uid);
     buf_deinit(&told);
     return 0;
 }

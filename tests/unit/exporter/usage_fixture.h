@@ -17,7 +17,9 @@
 // --- The ledger: lines "verb device ...", times in ms since T0 ---
 
 static struct buf told = {.max = 1u << 20};
-static struct ledger_container containers[64];
+static struct fake_container {
+    char pod_uid[POD_UID_BYTES];
+} containers[64];
 static char container_names[64][96];
 static uint32_t container_count;
 static bool ledger_is_full;
@@ -42,14 +44,14 @@ uint32_t ledger_container_number(struct ledger *l, const struct ledger_container
                         strcmp(c->pod_uid, containers[i].pod_uid) == 0;
         if (same_uid && strcmp(container_names[i], name) == 0) {
             if (c->pod_uid[0] && !containers[i].pod_uid[0])
-                containers[i].pod_uid = strdup(c->pod_uid);
+                sv_copy(containers[i].pod_uid, POD_UID_BYTES, sv_from(c->pod_uid));
             return i;
         }
     }
     if (ledger_is_full || container_count == ARRAY_SIZE(containers))
         return LEDGER_NONE;
     memcpy(container_names[container_count], name, sizeof(name));
-    containers[container_count].pod_uid = c->pod_uid[0] ? strdup(c->pod_uid) : "";
+    sv_copy(containers[container_count].pod_uid, POD_UID_BYTES, sv_from(c->pod_uid));
     return container_count++;
 }
 
