@@ -164,10 +164,10 @@ static void place_device(struct ledger *l, struct ledger_unit *d, struct ledger_
                          const struct ledger_device_info *info, uint64_t now_ns)
 {
     bool has_moved = d->board != board || d->has_instances != info->has_instances;
-    if (has_moved) {
+    if (has_moved)
         ledger_leave_device(l, d, now_ns);
-        ledger_fold_device(l, d);
-    }
+    if (d->board != board)
+        ledger_fold_device(l, d); // its energy stands in the books of the board that it leaves
     if (has_moved || d->is_new || d->away_ns != UINT64_MAX) {
         forget_past(d);
         d->void_from_ns = 0;

@@ -379,13 +379,29 @@ static bool book_mark(struct ledger *l, struct ledger_unit *board, uint64_t now_
     return true;
 }
 
+// Facts of the future hold from now on.
+static void pull_back(struct ledger *l, struct ledger_unit *d, uint64_t now_ns)
+{
+    uint64_t most_ns = now_ns + LEDGER_LAG_NS;
+    for (size_t i = 0; i < d->set_count; i++) {
+        l->stats.refused += d->sets[i]->at_ns > most_ns;
+        d->sets[i]->at_ns = d->sets[i]->at_ns > most_ns ? now_ns : d->sets[i]->at_ns;
+    }
+    for (size_t i = 0; i < d->look_count; i++)
+        d->looks[i].at_ns = d->looks[i].at_ns > most_ns ? now_ns : d->looks[i].at_ns;
+    d->void_to_ns = d->void_to_ns > most_ns ? now_ns : d->void_to_ns;
+}
+
 // A clock of the source that runs ahead of ours: all that waits is void.
 static void refuse_future(struct ledger *l, struct ledger_unit *board, uint64_t now_ns)
 {
     uint64_t most_ns = now_ns + LEDGER_LAG_NS;
     bool is_ahead = board->mark_count > 0 && board->marks[board->mark_count - 1].at_ns > most_ns;
-    for (size_t i = 0; i < board->member_count && !is_ahead; i++)
-        is_ahead = l->members[board->member_first + i]->span_end_ns > most_ns;
+    for (size_t i = 0; i < board->member_count; i++) {
+        struct ledger_unit *d = l->members[board->member_first + i];
+        pull_back(l, d, now_ns);
+        is_ahead = is_ahead || d->span_end_ns > most_ns;
+    }
     if (!is_ahead)
         return;
     board->mark_count = 0;

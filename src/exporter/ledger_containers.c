@@ -342,11 +342,12 @@ void ledger_fold_device(struct ledger *l, struct ledger_unit *d)
 void ledger_fold_ended(struct ledger *l, uint64_t now_ns)
 {
     while (l->ended_first) {
-        uint64_t ended_ns = l->ended_first->ended_ns;
-        bool is_over = ended_ns <= now_ns && now_ns - ended_ns >= l->options.linger_ns;
+        struct ledger_entry *a = l->ended_first;
+        a->ended_ns = a->ended_ns < now_ns ? a->ended_ns : now_ns; // nobody ends in the future
+        bool is_over = now_ns - a->ended_ns >= l->options.linger_ns;
         if (!is_over && l->ended_count <= LIMIT_LEDGER_ENDED)
             return;
         l->stats.early_ended += !is_over;
-        ledger_fold_account(l, l->ended_first);
+        ledger_fold_account(l, a);
     }
 }

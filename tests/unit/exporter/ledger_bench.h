@@ -43,16 +43,16 @@ static inline uint32_t named(struct ledger *l, const char *pod, const char *uid)
 }
 
 static inline void hold(struct ledger *l, uint32_t device, double at, const struct ledger_holder *h,
-                 size_t count, uint32_t offered)
+                        size_t count, uint32_t offered)
 {
     assert_int_equal(ledger_set_holders(l, device, AT(at), h, count, offered), 0);
 }
 
 // A look that all the busy time and shares until then are known of.
-static inline void look(struct ledger *l, uint32_t device, double at, bool has_busy, bool has_shares)
+static inline void look(struct ledger *l, uint32_t device, double at, bool has_busy,
+                        bool has_shares)
 {
-    ledger_reach(l, device,
-                 &(struct ledger_reach){AT(at), has_busy, has_shares, AT(at), AT(at)});
+    ledger_reach(l, device, &(struct ledger_reach){AT(at), has_busy, has_shares, AT(at), AT(at)});
 }
 
 static inline void busy(struct ledger *l, uint32_t device, double from, double to, uint32_t ppm)
@@ -103,7 +103,7 @@ static inline const struct ledger_account *account(const struct ledger *l, uint3
 }
 
 static inline void assert_account(const struct ledger *l, const char *pod, uint64_t busy_us,
-                           uint64_t energy_uj, uint64_t allocated_us)
+                                  uint64_t energy_uj, uint64_t allocated_us)
 {
     const struct ledger_account *a = account(l, 0, pod);
     assert_int_equal(a->busy_us, busy_us);

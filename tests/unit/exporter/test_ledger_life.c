@@ -216,13 +216,19 @@ static void absurd_facts_are_refused_and_counted(void **state)
 static void facts_of_the_future_are_void(void **state)
 {
     OWN l = held_for(1);
+    hold(l, 0, 4999, NULL, 0, 1);
     look(l, 0, 5000, true, true);
     energy(l, 0, 5000, 5000);
     busy(l, 0, 4999, 5000, 1000000);
     book(l, 2);
+    hold(l, 0, 3, &(struct ledger_holder){named(l, "a", "u"), 1}, 1, 1);
     for (double at = 3; at <= 5; at++)
         second_of(l, at);
     assert_account(l, "a", 3000000, 3000000, 3000000);
+    hold(l, 0, 1e6, NULL, 0, 1);
+    book(l, 5);
+    book(l, 305);
+    assert_null(find(l, 0, "a"));
 }
 
 static void lists_that_name_nothing_cost_nobody_else(void **state)
@@ -247,7 +253,8 @@ static void lists_that_name_nothing_cost_nobody_else(void **state)
 
 static int steps(struct ledger *l)
 {
-    struct ledger_device_info gpus[] = {{.uuid = "GPU-0", .board = 0}, {.uuid = "GPU-1", .board = 1}};
+    struct ledger_device_info gpus[] = {{.uuid = "GPU-0", .board = 0},
+                                        {.uuid = "GPU-1", .board = 1}};
     int r = ledger_set_devices(l, gpus, 2, T0);
     struct ledger_holder h[] = {{named(l, "a", "u"), 1}, {named(l, "b", "v"), 1}};
     struct ledger_process p[] = {{h[0].container, false, 1}, {named(l, "c", "w"), true, 1}};
