@@ -204,6 +204,10 @@ void app_ledger_take(struct app_source *s, const struct frame *frame)
         process_map_sweep(g->processes, now_ns);
     log_failure(r);
     log_view(g);
+    struct usage_stats u;
+    usage_get_stats(g->usage, &u);
+    if (u.unnamed_pods > 0)
+        app_pods_kick(a);
 }
 
 void app_ledger_book(struct app *a)

@@ -89,6 +89,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
         result = render_ledger_refresh(l, &r->names, in);
     if (result == 0)
         result = render_node_refresh(l, in);
+    if (result == 0)
+        result = render_pods_refresh(l, in);
     if (result < 0)
         return result;
     size_t devices = render_devices_add(l, in, out);
@@ -99,6 +101,7 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     buf_add_sv(out, buf_sv(&l->health_text));
     size_t ledger = render_ledger_add(l, in, out);
     ledger += render_node_add(l, in, out);
+    buf_add_sv(out, buf_sv(&l->pods_text));
     buf_add_sv(out, buf_sv(&l->about_text));
     buf_add_sv(out, buf_sv(&l->field_text));
     size_t self = render_self_add(l, in, out);
@@ -107,8 +110,8 @@ int render_page(struct render *r, const struct render_input *in, enum text_forma
     if (out->error)
         return out->error;
     r->device_series = devices;
-    r->all_series =
-        devices + l->gpu_lines + l->health_lines + ledger + l->about_lines + l->field_lines + self;
+    r->all_series = devices + l->gpu_lines + l->health_lines + ledger + l->pods_lines +
+                    l->about_lines + l->field_lines + self;
     return 0;
 }
 

@@ -237,6 +237,9 @@ struct render_layout {
     struct buf gpu_text; // podgpu_gpu_*
     uint64_t gpu_signature;
     size_t gpu_lines;
+    struct buf pods_text; // podgpu_pod_info
+    uint64_t pods_signature;
+    size_t pods_lines;
     struct buf health_text; // podgpu_gpu_recovery_action_info, podgpu_gpu_clocks_event_active
     uint64_t health_signature;
     size_t health_lines;
@@ -390,6 +393,8 @@ size_t render_exp_add(struct render_layout *l, const struct render_device_family
 // --- render_podgpu.c, render_fields.c, render_self.c: each returns 0 or the error of its buffer
 // ---
 int must_use render_gpu_refresh(struct render_layout *l, const struct render_input *in);
+// render_pods.c
+int must_use render_pods_refresh(struct render_layout *l, const struct render_input *in);
 // render_health.c
 int must_use render_health_refresh(struct render_layout *l, const struct render_input *in);
 int must_use render_about_build(struct render_layout *l, const struct render_input *in);

@@ -17,6 +17,7 @@ void render_layout_deinit(struct render_layout *l)
     buf_deinit(&l->text);
     buf_deinit(&l->gpu_text);
     buf_deinit(&l->health_text);
+    buf_deinit(&l->pods_text);
     buf_deinit(&l->about_text);
     buf_deinit(&l->field_text);
     for (size_t i = 0; i < RENDER_EXP_COUNT; i++)
@@ -188,7 +189,8 @@ static int add_families(struct render_layout *l, const struct render_input *in)
 
 static void reset(struct render_layout *l)
 {
-    struct buf *texts[] = {&l->text, &l->gpu_text, &l->health_text, &l->about_text, &l->field_text};
+    struct buf *texts[] = {&l->text,      &l->gpu_text,   &l->health_text,
+                           &l->pods_text, &l->about_text, &l->field_text};
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         texts[i]->max = LIMIT_PAGE_BYTES;
         buf_reset(texts[i]);
@@ -203,9 +205,9 @@ static void reset(struct render_layout *l)
     l->board.count = l->process.count = 0;
     for (size_t i = 0; i < RENDER_EXP_COUNT; i++)
         l->exp[i].count = 0;
-    l->family_count = l->code_count = l->gpu_lines = l->health_lines = 0;
+    l->family_count = l->code_count = l->gpu_lines = l->health_lines = l->pods_lines = 0;
     l->duplicates = l->copies_dropped = 0;
-    l->gpu_signature = l->health_signature = 0;
+    l->gpu_signature = l->health_signature = l->pods_signature = 0;
     l->field_stale = true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call at a time, a connection each. Pods are told as the answer arrives, so that no more than
-// one of them is in memory. Where there is no socket the file is looked for at each interval; that
+// one of them is in memory. Where there is no socket the file is looked for every second; that
 // is an ordinary node before Kubernetes 1.37, and nothing is logged.
 #include "kube/pods_api.h"
 
@@ -16,6 +16,7 @@
 #include "kube/message_list.h"
 
 #define KICK_DISTANCE_NS (200 * NS_PER_MS)
+#define ABSENT_INTERVAL_NS (1 * NS_PER_S) // a look at a file, no call
 #define METHOD "/v1alpha1.Pods/ListPods"
 
 struct pods_api {
@@ -149,7 +150,7 @@ static void poll_now(void *user)
     }
     p->stats.up = false;
     lose_if_old(p); // a kubelet that restarts has none for a moment
-    wait_for_next(p);
+    loop_timer_set(p->timer, ABSENT_INTERVAL_NS, 0);
 }
 
 int pods_api_new(struct loop *l, const struct pods_api_config *config, struct pods_api **out)
