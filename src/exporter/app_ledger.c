@@ -47,10 +47,12 @@ static int make(struct app_ledger *g, const struct app *a)
         r = process_map_new(o->flags.proc_path, &g->processes);
     if (r < 0)
         return r;
+    // In a PID namespace of our own a driver lists nobody, which is not to pass for an idle GPU.
+    bool pids = g->processes && process_map_view(g->processes) != PROCESS_VIEW_PRIVATE;
     const struct usage_config usage = {
         .ledger = g->ledger,
         .metadata = a->metadata,
-        .find = g->processes ? find_process : NULL,
+        .find = pids ? find_process : NULL,
         .user = g,
         .own_namespace = o->own_namespace,
         .own_pod = o->own_pod,
