@@ -13,6 +13,9 @@
 #include "exporter/admin.h"
 #include "exporter/doctor_internal.h"
 #include "io/http_server.h"
+#include "io/http_syntax.h"
+
+#define TABLE_MOST (4 << 20) // bytes of /proc/net/tcp: 27,000 connections
 
 // --- Configuration ---
 
@@ -136,28 +139,90 @@ static int refuse(void *user, enum admin_command command, struct error *err)
     return error_set(err, -EBUSY, "a doctor is looking");
 }
 
-// An exporter that runs in this network: `kubectl exec` finds its own at work.
-static uint32_t running_exporter(void)
+#define LISTENERS_MOST 16
+
+// Inodes of the sockets that listen on a port: proc(5), /proc/net/tcp; the local address is the
+// second word of a line, the state (0A: listens) the fourth, the inode the tenth.
+struct listeners {
+    uint64_t inodes[LISTENERS_MOST];
+    size_t count;
+};
+
+static void add_listener(struct listeners *l, struct sv line, struct sv port)
 {
-    char own[64] = "", its[64];
+    struct sv word;
+    unsigned at = 0;
+    bool matches = true;
+    while (matches && l->count < LISTENERS_MOST && sv_next(&line, ' ', &word)) {
+        if (word.len == 0)
+            continue;
+        at++;
+        if (at == 2)
+            matches = sv_ends_with(word, port);
+        else if (at == 4)
+            matches = sv_equals(word, SV("0A"));
+        else if (at == 10)
+            l->count += num_parse_u64(word, 1, UINT64_MAX, &l->inodes[l->count]) == 0;
+    }
+}
+
+static void find_listeners(struct listeners *l, unsigned port)
+{
+    static const char *const files[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
+    char text[8];
+    (void)snprintf(text, sizeof(text), ":%04X", port & 0xffff);
+    *l = (struct listeners){.count = 0};
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        struct buf table = BUF_INIT(TABLE_MOST);
+        struct sv rest, line;
+        if (file_read(files[i], &table, NULL) == 0)
+            for (rest = buf_sv(&table); sv_next(&rest, '\n', &line);)
+                add_listener(l, line, sv_from(text));
+        buf_deinit(&table);
+    }
+}
+
+static bool has_one(const struct listeners *l, const char *pid)
+{
+    char path[64], target[64], text[64];
+    (void)snprintf(path, sizeof(path), "/proc/%.16s/fd", pid);
+    DIR *folder = opendir(path);
+    bool found = false;
+    for (const struct dirent *e; folder && !found && (e = readdir(folder));) {
+        ssize_t len = readlinkat(dirfd(folder), e->d_name, target, sizeof(target));
+        for (size_t i = 0; i < l->count && len > 0; i++) {
+            (void)snprintf(text, sizeof(text), "socket:[%llu]", (unsigned long long)l->inodes[i]);
+            found = found || sv_equals((struct sv){target, (size_t)len}, sv_from(text));
+        }
+    }
+    if (folder)
+        (void)closedir(folder);
+    return found;
+}
+
+static bool is_an_exporter(const char *pid)
+{
+    char path[64];
+    struct buf comm = BUF_INIT(64);
+    (void)snprintf(path, sizeof(path), "/proc/%.16s/comm", pid);
+    bool named =
+        file_read(path, &comm, NULL) == 0 && sv_equals(buf_sv(&comm), SV("podgpu-exporter\n"));
+    buf_deinit(&comm);
+    return named;
+}
+
+// The exporter that listens there: `kubectl exec` finds its own at work. 0: it is somebody else.
+static uint32_t exporter_at(unsigned port)
+{
+    struct listeners listeners;
     uint64_t pid;
     uint32_t found = 0;
-    DIR *folder = opendir("/proc");
-    ssize_t own_len = readlink("/proc/self/ns/net", own, sizeof(own));
-    for (const struct dirent *e; folder && !found && (e = readdir(folder));) {
-        char path[64];
-        struct buf comm = BUF_INIT(64);
-        if (num_parse_u64(sv_from(e->d_name), 1, UINT32_MAX, &pid) != 0 || (pid_t)pid == getpid())
-            continue;
-        (void)snprintf(path, sizeof(path), "/proc/%u/comm", (unsigned)pid);
-        bool named =
-            file_read(path, &comm, NULL) == 0 && sv_equals(buf_sv(&comm), SV("podgpu-exporter\n"));
-        buf_deinit(&comm);
-        (void)snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned)pid);
-        ssize_t len = named ? readlink(path, its, sizeof(its)) : -1;
-        if (len > 0 && len == own_len && memcmp(own, its, (size_t)len) == 0)
+    find_listeners(&listeners, port);
+    DIR *folder = listeners.count > 0 ? opendir("/proc") : NULL;
+    for (const struct dirent *e; folder && !found && (e = readdir(folder));)
+        if (num_parse_u64(sv_from(e->d_name), 1, UINT32_MAX, &pid) == 0 &&
+            is_an_exporter(e->d_name) && has_one(&listeners, e->d_name))
             found = (uint32_t)pid;
-    }
     if (folder)
         (void)closedir(folder);
     return found;
@@ -168,11 +233,14 @@ static void judge_bound(struct doctor *d, const char *what, const char *address,
 {
     static const struct doctor_fault fault = {DOCTOR_FAIL, "the exporter does not start",
                                               "end what listens there, or give another address"};
-    uint32_t pid = r == -EADDRINUSE ? running_exporter() : 0;
+    struct http_address at;
+    bool known = r == -EADDRINUSE && http_address_parse(address, &at, NULL) == 0;
+    uint32_t pid = known ? exporter_at(at.port) : 0;
     if (r == 0)
         doctor_ok(d, what, "%s can be listened on", address);
     else if (pid)
-        doctor_ok(d, what, "%s is taken; a podgpu-exporter runs here, process %u", address, pid);
+        doctor_ok(d, what, "%s is taken by the podgpu-exporter that runs here, process %u", address,
+                  pid);
     else
         doctor_fault(d, what, &fault, "%s", err->text);
 }
