@@ -43,8 +43,8 @@ struct world {
     struct ledger *l;
     uint64_t now_ns;
     bool is_mig[BOARDS], is_away[BOARDS];
-    unsigned layout[BOARDS];    // grows with each MIG layout
-    unsigned generation[PODS];  // of its UID
+    unsigned layout[BOARDS];   // grows with each MIG layout
+    unsigned generation[PODS]; // of its UID
     struct ledger_device_info list[DEVICES];
     char uuids[DEVICES][32];
     size_t listed;
@@ -124,9 +124,8 @@ static void tell_processes(struct world *w, uint32_t device)
     for (size_t i = 0; i < count; i++)
         p[i] = (struct ledger_process){some_container(w), one_in(4),
                                        one_in(9) ? UINT64_MAX : random_below(GIB)};
-    assert_int_equal(ledger_set_processes(w->l, device, w->now_ns, p, count, !one_in(9),
-                                          !one_in(9)),
-                     0);
+    assert_int_equal(
+        ledger_set_processes(w->l, device, w->now_ns, p, count, !one_in(9), !one_in(9)), 0);
 }
 
 static void tell_spans(struct world *w, uint32_t device)
@@ -309,7 +308,8 @@ static void a_million_samples_add_up(void **state)
     random_state = seed;
     begin(&w);
     while (w.samples < 1000000) {
-        w.now_ns += one_in(500) ? random_below(100 * NS_PER_S) : 500 * NS_PER_MS + random_below(NS_PER_S);
+        w.now_ns +=
+            one_in(500) ? random_below(100 * NS_PER_S) : 500 * NS_PER_MS + random_below(NS_PER_S);
         change_world(&w);
         for (uint32_t i = 0; i < w.listed; i++)
             sample_device(&w, i);
