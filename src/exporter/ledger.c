@@ -25,11 +25,10 @@ int ledger_new(const struct ledger_options *o, struct ledger **out)
     return 0;
 }
 
-static void free_device(struct ledger *l, struct ledger_unit *d)
+static void free_device(struct ledger_unit *d)
 {
     if (!d)
         return;
-    ledger_fold_device(l, d);
     ledger_drop_facts(d);
     for (size_t i = 0; i < d->set_count; i++)
         ledger_set_free(d->sets[i]);
@@ -45,7 +44,9 @@ void ledger_free(struct ledger *l)
     if (!l)
         return;
     for (size_t i = 0; i < l->device_count; i++)
-        free_device(l, l->devices[i]);
+        ledger_fold_device(l, l->devices[i]); // while all boards are there
+    for (size_t i = 0; i < l->device_count; i++)
+        free_device(l->devices[i]);
     ledger_containers_deinit(l);
     map_deinit(&l->by_uuid);
     free(l->devices);
@@ -97,7 +98,7 @@ static void drop_list(struct ledger *l, struct new_list *n)
             continue;
         if (!d->is_ignored)
             map_remove(&l->by_uuid, sv_from(d->uuid));
-        free_device(l, d);
+        free_device(d);
     }
     free(n->devices);
     free(n->members);
@@ -122,7 +123,7 @@ static int find_or_make(struct ledger *l, const struct ledger_device_info *info,
     d->stamp = l->stamp;
     int r = is_ignored ? 0 : map_put(&l->by_uuid, sv_from(d->uuid), d, NULL);
     if (r < 0) {
-        free_device(l, d);
+        free_device(d);
         return r;
     }
     *out = d;
@@ -237,7 +238,7 @@ static void keep_away(struct ledger *l, struct new_list *n, uint64_t now_ns)
         if (d->stamp == l->stamp)
             continue;
         if (d->is_ignored) {
-            free_device(l, d);
+            free_device(d);
             continue;
         }
         if (d->away_ns == UINT64_MAX) {

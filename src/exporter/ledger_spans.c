@@ -78,7 +78,8 @@ void ledger_cut_spans(struct ledger_unit *d, uint64_t from_ns, uint64_t to_ns, b
         done += s->to_ns <= to_ns;
     }
     d->span_count -= done;
-    memmove(d->spans, d->spans + done, d->span_count * sizeof(*d->spans));
+    if (done > 0)
+        memmove(d->spans, d->spans + done, d->span_count * sizeof(*d->spans));
 }
 
 static void add_share(struct ledger_unit *d, const struct ledger_share *s, ledger_wide part)
