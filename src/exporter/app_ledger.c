@@ -21,6 +21,7 @@ struct app_ledger {
     uint64_t owners_version; // told last
     const struct pod_devices *rows;
     uint64_t owners_ns; // they were told for
+    uint64_t now_ns;    // of the frame being taken: a pid is looked at once in it
     bool view_logged;
 };
 
@@ -35,7 +36,7 @@ static void log_failure(int r)
 static bool find_process(void *user, uint32_t pid, struct process_identity *out)
 {
     const struct app_ledger *g = user;
-    return process_map_find(g->processes, pid, clock_mono_ns(), out);
+    return process_map_find(g->processes, pid, g->now_ns, out);
 }
 
 static int make(struct app_ledger *g, const struct app *a)
@@ -196,7 +197,7 @@ void app_ledger_take(struct app_source *s, const struct frame *frame)
                 (frame->type == FRAME_SAMPLE && s->which == DEVICE_SOURCE_DCGM);
     if (!g || !fits)
         return;
-    uint64_t now_ns = clock_mono_ns();
+    uint64_t now_ns = g->now_ns = clock_mono_ns();
     int r = refresh(a, now_ns);
     if (r == 0)
         r = usage_take(g->usage, &a->view, s->which, frame);

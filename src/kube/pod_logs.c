@@ -22,6 +22,7 @@
 #define ID_DIGITS 64
 #define UID_DIGITS 32
 #define UID_BYTES 36
+#define FIRST_ROOM 64 // names
 
 enum folder { PODS, CONTAINERS, FOLDERS };
 
@@ -117,9 +118,24 @@ struct names {
         struct pod_record pod;                 // uid: of a directory
         struct pod_record_container container; // of a link
     } * list;
-    size_t count;
+    size_t count, room;
     int error;
 };
+
+// A list for the most there can be would stay resident: memory of this size is kept by the
+// allocator once it was given back.
+static int make_room(struct names *n)
+{
+    if (n->count < n->room)
+        return 0;
+    size_t room = n->room ? 2 * n->room : FIRST_ROOM;
+    struct name *more = reallocarray(n->list, room, sizeof(*more));
+    if (!more)
+        return -ENOMEM;
+    n->list = more;
+    n->room = room;
+    return 0;
+}
 
 static void add_name(struct names *n, enum folder folder, const char *file)
 {
@@ -128,6 +144,9 @@ static void add_name(struct names *n, enum folder folder, const char *file)
     bool is_one = folder == PODS ? pod_logs_parse_directory(text, &found.pod)
                                  : pod_logs_parse_link(text, &found.pod, &found.container);
     if (!is_one)
+        return;
+    n->error = make_room(n);
+    if (n->error)
         return;
     const char *copy = arena_dup(&n->arena, text);
     if (!copy) {
@@ -233,7 +252,8 @@ static int tell_pod(const struct pod_logs *p, struct names *n, size_t from, size
 
 static int tell(const struct pod_logs *p, struct names *n, const struct pod_logs_target *target)
 {
-    qsort(n->list, n->count, sizeof(*n->list), compare_names);
+    if (n->count > 0)
+        qsort(n->list, n->count, sizeof(*n->list), compare_names);
     target->begin(target->user);
     size_t to;
     for (size_t from = 0; from < n->count; from = to) {
@@ -249,9 +269,6 @@ static int tell(const struct pod_logs *p, struct names *n, const struct pod_logs
 static int read_all(struct pod_logs *p, const struct pod_logs_target *target)
 {
     struct names n = {.arena = ARENA_INIT(LIMIT_POD_LOGS_BYTES)};
-    n.list = calloc(LIMIT_POD_LOGS_ENTRIES, sizeof(*n.list)); // untouched pages cost nothing
-    if (!n.list)
-        return -ENOMEM;
     p->there = read_folder(&n, PODS, p->path[PODS]);
     if (p->there)
         (void)read_folder(&n, CONTAINERS, p->path[CONTAINERS]);

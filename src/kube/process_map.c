@@ -350,12 +350,18 @@ bool process_map_find(struct process_map *m, uint32_t pid, uint64_t now_ns,
     return true;
 }
 
+// A pass may be given the time at which it began, before its last look at a process.
+static bool is_past(uint64_t then_ns, uint64_t now_ns)
+{
+    return now_ns > then_ns && now_ns - then_ns > LINGER_NS;
+}
+
 void process_map_sweep(struct process_map *m, uint64_t now_ns)
 {
     for (size_t i = 0; i < m->slot_count;) {
         struct entry *e = &m->slots[i];
-        bool over = e->used && (now_ns - e->seen_ns > LINGER_NS ||
-                                (e->ended && now_ns - e->ended_ns > LINGER_NS));
+        bool over =
+            e->used && (is_past(e->seen_ns, now_ns) || (e->ended && is_past(e->ended_ns, now_ns)));
         if (over)
             remove_entry(m, e); // another may stand here now
         else

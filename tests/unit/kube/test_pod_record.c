@@ -28,7 +28,8 @@ static struct read read_pod(const char *metadata)
 {
     struct read r = {.arena = ARENA_INIT(LIMIT_POD_RECORD_BYTES)};
     char text[4096];
-    snprintf(text, sizeof(text), "{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\",%s}}", metadata);
+    snprintf(text, sizeof(text), "{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\",%s}}",
+             metadata);
     assert_int_equal(json_parse(sv_from(text), "pod", &r.document, NULL), 0);
     assert_int_equal(pod_record_from_json(json_root(r.document), &r.arena, &r.pod), 0);
     return r;
@@ -47,7 +48,8 @@ static void check_text(struct sv found, const char *wanted)
 }
 
 #define OWNER(kind, name, controller)                                                              \
-    "\"ownerReferences\":[{\"kind\":\"" kind "\",\"name\":\"" name "\",\"controller\":" controller "}]"
+    "\"ownerReferences\":[{\"kind\":\"" kind "\",\"name\":\"" name "\",\"controller\":" controller \
+    "}]"
 #define TEMPLATE(hash) "\"labels\":{\"pod-template-hash\":\"" hash "\"}"
 
 static void the_owner_is_the_controller_and_of_a_replica_set_its_deployment(void **state)
@@ -81,9 +83,12 @@ static void times_are_read_as_kubernetes_writes_them(void **state)
         const char *text;
         int64_t seconds;
     } cases[] = {
-        {"1970-01-01T00:00:01Z", 1},          {"2000-02-29T12:00:00Z", 951825600},
-        {"2026-12-01T00:05:42Z", 1796083542}, {"2026-13-01T00:05:42Z", 0},
-        {"2026-12-01 00:05:42Z", 0},          {"2026-12-01T00:05:42+01:00", 0},
+        {"1970-01-01T00:00:01Z", 1},
+        {"2000-02-29T12:00:00Z", 951825600},
+        {"2026-12-01T00:05:42Z", 1796083542},
+        {"2026-13-01T00:05:42Z", 0},
+        {"2026-12-01 00:05:42Z", 0},
+        {"2026-12-01T00:05:42+01:00", 0},
         {"", 0},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -116,12 +121,18 @@ static void names_of_directories_have_three_parts(void **state)
         const char *name;
         bool is_one;
     } cases[] = {
-        {"team_web-0_" UID, true},       {"kube-system_etcd-node.7_" HASH, true},
-        {"team_web-0_" UID "x", false},  {"team_web_0_" UID, false},
-        {"te.am_web_" UID, false},       {"Team_web_" UID, false},
-        {"team_-web_" UID, false},       {"team__" UID, false},
-        {"_web_" UID, false},            {"team_web_", false},
-        {"", false},                     {"../etc_web_" UID, false},
+        {"team_web-0_" UID, true},
+        {"kube-system_etcd-node.7_" HASH, true},
+        {"team_web-0_" UID "x", false},
+        {"team_web_0_" UID, false},
+        {"te.am_web_" UID, false},
+        {"Team_web_" UID, false},
+        {"team_-web_" UID, false},
+        {"team__" UID, false},
+        {"_web_" UID, false},
+        {"team_web_", false},
+        {"", false},
+        {"../etc_web_" UID, false},
     };
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct pod_record pod;
@@ -139,9 +150,9 @@ static void names_of_links_end_in_an_id(void **state)
     check_text(pod.namespace_name, "team");
     check_text(c.name, "main-app");
     check_text(c.id, ID);
-    static const char *const others[] = {"web-0_team_main-" ID, "web-0_team_main-" HASH ".log",
-                                         "web-0_team_-" ID ".log", "team_main-" ID ".log",
-                                         "web-0_team_main_" ID ".log", ".log"};
+    static const char *const others[] = {
+        "web-0_team_main-" ID,  "web-0_team_main-" HASH ".log", "web-0_team_-" ID ".log",
+        "team_main-" ID ".log", "web-0_team_main_" ID ".log",   ".log"};
     for (size_t i = 0; i < ARRAY_SIZE(others); i++)
         assert_false(pod_logs_parse_link(sv_from(others[i]), &pod, &c));
 }

@@ -439,6 +439,20 @@ static void a_sweep_drops_what_was_not_asked_for_and_nothing_else(void **state)
     process_map_free(m);
 }
 
+// A pass is given the time at which it began; its looks may have come later.
+static void a_sweep_of_an_earlier_time_drops_nothing(void **state)
+{
+    (void)state;
+    struct process_map *m = new_map();
+    put_process(100, "a", 100, POD);
+    assert_uid(m, 100, T0 + 1000, UID);
+    unsigned before = reads;
+    process_map_sweep(m, T0);
+    assert_uid(m, 100, T0 + NS_PER_S, UID);
+    assert_int_equal(reads, before);
+    process_map_free(m);
+}
+
 struct view_case {
     const char *pid_namespace, *second, *first_group, *own_group;
     enum process_view expected;
@@ -503,6 +517,7 @@ int main(void)
         TEST(a_line_of_stat_that_makes_no_sense_is_unreadable),
         TEST(more_pids_than_the_limit_evict_the_longest_unseen),
         TEST(a_sweep_drops_what_was_not_asked_for_and_nothing_else),
+        TEST(a_sweep_of_an_earlier_time_drops_nothing),
         TEST(the_hosts_pids_are_told_from_private_and_nested_ones),
         TEST(a_procfs_that_is_not_there_hides_all),
     };
