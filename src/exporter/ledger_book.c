@@ -333,6 +333,7 @@ static void begin_anew(struct ledger *l, struct ledger_unit *board, const struct
     board->base = *mark;
     board->base.is_gap = false;
     board->has_base = mark->is_look;
+    board->begun_ns = mark->at_ns;
 }
 
 static void book_interval(struct ledger *l, struct ledger_unit *board,

@@ -136,6 +136,7 @@ struct ledger_unit {
     size_t mark_count;
     struct ledger_mark base; // where the open interval began
     bool has_base;
+    uint64_t begun_ns; // when it last began anew: what is told of before counts for nothing
 
     struct ledger_entry **accounts; // in order of first appearance
     size_t account_count, account_room;

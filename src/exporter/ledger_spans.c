@@ -28,6 +28,12 @@ static bool makes_sense(uint64_t from_ns, uint64_t to_ns, uint32_t ppm)
     return from_ns < to_ns && to_ns - from_ns <= LEDGER_INTERVAL_NS && ppm <= 1000000;
 }
 
+// Whether all of it lies before booking began: nothing is lost with it.
+static bool is_before_all(const struct ledger_unit *d, uint64_t to_ns)
+{
+    return d->board->has_base && to_ns <= d->board->begun_ns;
+}
+
 // Whether all of it lies in what is booked already.
 static bool is_late(const struct ledger_unit *d, uint64_t to_ns)
 {
@@ -37,8 +43,10 @@ static bool is_late(const struct ledger_unit *d, uint64_t to_ns)
 int ledger_push_span(struct ledger_unit *d, struct ledger_span s)
 {
     if (!makes_sense(s.from_ns, s.to_ns, s.ppm) || s.from_ns < d->span_end_ns ||
-        is_late(d, s.to_ns) || d->span_count == LIMIT_LEDGER_SPANS)
+        d->span_count == LIMIT_LEDGER_SPANS)
         return 1;
+    if (is_late(d, s.to_ns))
+        return !is_before_all(d, s.to_ns);
     if (grow(&d->spans, &d->span_room, d->span_count, sizeof(*d->spans)) < 0)
         return -ENOMEM;
     d->spans[d->span_count++] = s;
@@ -48,9 +56,10 @@ int ledger_push_span(struct ledger_unit *d, struct ledger_span s)
 
 int ledger_push_share(struct ledger_unit *d, struct ledger_share s)
 {
-    if (!makes_sense(s.from_ns, s.to_ns, s.ppm) || is_late(d, s.to_ns) ||
-        d->share_count == LIMIT_LEDGER_SHARES)
+    if (!makes_sense(s.from_ns, s.to_ns, s.ppm) || d->share_count == LIMIT_LEDGER_SHARES)
         return 1;
+    if (is_late(d, s.to_ns))
+        return !is_before_all(d, s.to_ns);
     if (grow(&d->shares, &d->share_room, d->share_count, sizeof(*d->shares)) < 0)
         return -ENOMEM;
     d->shares[d->share_count++] = s;
