@@ -12,6 +12,8 @@
 #include "exporter/usage.h"
 #include "kube/process_map.h"
 
+#define LOOK_NS (5 * NS_PER_S) // a process that the driver goes on listing
+
 struct app_ledger {
     struct ledger *ledger;
     struct usage *usage;
@@ -55,6 +57,7 @@ static int make(struct app_ledger *g, const struct app *a)
         .metadata = a->metadata,
         .find = pids ? find_process : NULL,
         .user = g,
+        .look_ns = LOOK_NS,
         .own_namespace = o->own_namespace,
         .own_pod = o->own_pod,
     };

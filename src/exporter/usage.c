@@ -196,6 +196,19 @@ struct usage_runner *usage_find_runner(const struct usage_device *d, uint32_t pi
     return low < d->runner_count && d->runners[low].pid == pid ? &d->runners[low] : NULL;
 }
 
+struct usage_runner *usage_next_runner(const struct usage_device *d, uint32_t pid, size_t *place)
+{
+    for (size_t i = *place; i < d->runner_count && i < *place + 2; i++) {
+        if (d->runners[i].pid != pid)
+            continue;
+        *place = i;
+        return &d->runners[i];
+    }
+    struct usage_runner *r = usage_find_runner(d, pid);
+    *place = r ? (size_t)(r - d->runners) : 0;
+    return r;
+}
+
 // --- Holders ---
 
 static bool same_container(const struct usage_holder *h, const struct pod_device *row)

@@ -22,6 +22,10 @@ struct usage_config {
     // What is known of a pid; NULL: pids mean nothing here (no hostPID, no -k).
     bool (*find)(void *user, uint32_t pid, struct process_identity *out);
     void *user;
+    // For how long what find told of a process is taken as it was, while the driver lists the pid
+    // without a break: another process that gets the number cannot be on the device in the next
+    // frame already. 0: asked with each frame.
+    uint64_t look_ns;
     const char *own_namespace, *own_pod; // "" unknown; left out of the holders
 };
 int must_use usage_new(const struct usage_config *config, struct usage **out);

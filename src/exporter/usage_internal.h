@@ -18,6 +18,7 @@ struct usage_runner {
     uint32_t pid;
     uint32_t container; // LEDGER_NONE: nobody who is known
     uint64_t start_ticks;
+    uint64_t looked_ns;    // when its identity was asked for
     uint64_t memory_bytes; // UINT64_MAX: not known
     uint64_t sm_to_ns;     // end of its last share; 0: none in this frame
     uint32_t sm_ppm;
@@ -89,6 +90,8 @@ struct usage {
 struct usage_device *usage_device_of(const struct usage *u, const struct device_view *view,
                                      enum device_source source, uint32_t listed);
 struct usage_runner *usage_find_runner(const struct usage_device *d, uint32_t pid);
+// The same; *place is where the one before was found, because shares come by time and pid.
+struct usage_runner *usage_next_runner(const struct usage_device *d, uint32_t pid, size_t *place);
 // Tells the ledger who holds the device where that has changed. 0, -ENOMEM.
 int must_use usage_tell_holders(struct usage *u, size_t device, uint64_t at_ns);
 

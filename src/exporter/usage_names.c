@@ -370,12 +370,27 @@ static bool is_foreign(const struct usage_device *d, const struct usage_runner *
     return r->kind == PROCESS_HOST || (r->unnamed && unnamed_are);
 }
 
+// Processes of a container mostly stand one after another.
+static bool is_beside(const struct usage_runner *r, const struct usage_runner *before)
+{
+    return r->kind == PROCESS_POD && before->kind == PROCESS_POD && !r->own && !before->own &&
+           strcmp(r->pod_uid, before->pod_uid) == 0 &&
+           strcmp(r->container_id, before->container_id) == 0;
+}
+
 int usage_name_runners(struct usage *u, struct usage_device *d)
 {
     int result = 0;
-    for (size_t i = 0; i < d->runner_count; i++)
-        if (name_runner(u, d, &d->runners[i]) < 0)
+    for (size_t i = 0; i < d->runner_count; i++) {
+        struct usage_runner *r = &d->runners[i];
+        if (i > 0 && is_beside(r, r - 1)) {
+            r->container = r[-1].container;
+            r->unnamed = r[-1].unnamed;
+            continue;
+        }
+        if (name_runner(u, d, r) < 0)
             result = -ENOMEM;
+    }
     bool unnamed_are = holders_are_known(u, d) || several_are_unnamed(d);
     for (size_t i = 0; i < d->runner_count; i++)
         d->runners[i].foreign = is_foreign(d, &d->runners[i], unnamed_are);

@@ -38,18 +38,48 @@ static int compare_pids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Each pid of the list and of the shares once, ascending.
+static size_t copy_listed(const struct part *p, uint32_t *pids)
+{
+    for (size_t i = 0; i < p->head->processes; i++)
+        pids[i] = p->processes[i].pid;
+    return p->head->processes;
+}
+
+static bool is_listed(const uint32_t *pids, size_t count, uint32_t pid)
+{
+    return bsearch(&pid, pids, count, sizeof(*pids), compare_pids);
+}
+
+// Those of shares that the list, ascending, has not.
+static size_t copy_unlisted(const struct part *p, uint32_t *pids, size_t listed)
+{
+    size_t count = listed, at = 0;
+    for (size_t i = 0; i < p->head->shares; i++) {
+        uint32_t pid = p->shares[i].pid;
+        at = at < listed && pids[at] == pid ? at : at + 1 < listed ? at + 1 : 0;
+        if ((at < listed && pids[at] == pid) || is_listed(pids, listed, pid))
+            continue;
+        pids[count++] = pid;
+    }
+    return count;
+}
+
+// Each pid of the list and of the shares once, ascending. Almost always the list is that already.
 static int gather_pids(const struct part *p, uint32_t **out, size_t *out_count)
 {
-    size_t most = (size_t)p->head->processes + p->head->shares, count = 0, kept = 0;
+    size_t most = (size_t)p->head->processes + p->head->shares, kept = 0;
     uint32_t *pids = calloc(most + 1, sizeof(*pids));
     if (!pids)
         return -ENOMEM;
-    for (size_t i = 0; i < p->head->processes; i++)
-        pids[count++] = p->processes[i].pid;
-    for (size_t i = 0; i < p->head->shares; i++)
-        pids[count++] = p->shares[i].pid;
-    qsort(pids, count, sizeof(*pids), compare_pids);
+    size_t listed = copy_listed(p, pids);
+    for (size_t i = 1; i < listed; i++)
+        if (pids[i - 1] >= pids[i]) {
+            qsort(pids, listed, sizeof(*pids), compare_pids);
+            break;
+        }
+    size_t count = copy_unlisted(p, pids, listed);
+    if (count > listed)
+        qsort(pids, count, sizeof(*pids), compare_pids);
     for (size_t i = 0; i < count; i++)
         if (kept == 0 || pids[kept - 1] != pids[i])
             pids[kept++] = pids[i];
@@ -58,12 +88,35 @@ static int gather_pids(const struct part *p, uint32_t **out, size_t *out_count)
     return 0;
 }
 
+static bool is_as_before(const struct usage *u, const struct usage_runner *old,
+                         const struct usage_runner *r)
+{
+    bool known = old->kind == PROCESS_POD || old->kind == PROCESS_HOST;
+    return known && old->listed && r->listed && r->looked_ns >= old->looked_ns &&
+           r->looked_ns - old->looked_ns < u->config.look_ns;
+}
+
+static void take_identity(struct usage_runner *r, const struct usage_runner *old)
+{
+    r->looked_ns = old->looked_ns;
+    r->start_ticks = old->start_ticks;
+    r->kind = old->kind;
+    r->own = old->own;
+    r->server = old->server;
+    memcpy(r->pod_uid, old->pod_uid, sizeof(r->pod_uid));
+    memcpy(r->container_id, old->container_id, sizeof(r->container_id));
+}
+
 static int identify(struct usage *u, const struct usage_device *d, struct usage_runner *r)
 {
     struct process_identity id;
+    const struct usage_runner *old = usage_find_runner(d, r->pid);
+    if (old && is_as_before(u, old, r)) {
+        take_identity(r, old);
+        return 0;
+    }
     if (!u->config.find(u->config.user, r->pid, &id))
         return -ENOMEM;
-    const struct usage_runner *old = usage_find_runner(d, r->pid);
     r->kind = (uint8_t)id.kind;
     r->start_ticks = id.start_ticks;
     r->own = id.own_pod;
@@ -74,10 +127,11 @@ static int identify(struct usage *u, const struct usage_device *d, struct usage_
     return 0;
 }
 
-static void note_listed(struct usage_device *d, const struct part *p)
+static void note_listed(const struct usage_device *d, const struct part *p)
 {
+    size_t place = 0;
     for (size_t i = 0; i < p->head->processes; i++) {
-        struct usage_runner *r = usage_find_runner(d, p->processes[i].pid);
+        struct usage_runner *r = usage_next_runner(d, p->processes[i].pid, &place);
         r->listed = true;
         r->client = (p->processes[i].kinds & FRAME_USAGE_MPS) != 0;
         r->memory_bytes = p->processes[i].memory_bytes;
@@ -86,8 +140,9 @@ static void note_listed(struct usage_device *d, const struct part *p)
 
 static void note_shares(struct usage_device *d, const struct part *p)
 {
+    size_t place = 0;
     for (size_t i = 0; i < p->head->shares; i++) {
-        struct usage_runner *r = usage_find_runner(d, p->shares[i].pid);
+        struct usage_runner *r = usage_next_runner(d, p->shares[i].pid, &place);
         if (p->shares[i].to_ns < r->sm_to_ns)
             continue;
         r->sm_to_ns = p->shares[i].to_ns;
@@ -95,7 +150,7 @@ static void note_shares(struct usage_device *d, const struct part *p)
     }
 }
 
-static int read_runners(struct usage *u, const struct part *p)
+static int read_runners(struct usage *u, const struct part *p, uint64_t now_ns)
 {
     struct usage_device *d = p->d;
     cleanup(mem_freep) uint32_t *pids = NULL;
@@ -107,16 +162,19 @@ static int read_runners(struct usage *u, const struct part *p)
     cleanup(mem_freep) struct usage_runner *runners = calloc(count + 1, sizeof(*runners));
     if (!runners)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        runners[i] = (struct usage_runner){
-            .pid = pids[i], .container = LEDGER_NONE, .memory_bytes = UINT64_MAX};
+    for (size_t i = 0; i < count; i++)
+        runners[i] = (struct usage_runner){.pid = pids[i],
+                                           .container = LEDGER_NONE,
+                                           .memory_bytes = UINT64_MAX,
+                                           .looked_ns = now_ns};
+    const struct usage_device now = {.runners = runners, .runner_count = count};
+    note_listed(&now, p);
+    for (size_t i = 0; i < count; i++)
         if (identify(u, d, &runners[i]) < 0)
             return -ENOMEM;
-    }
     free(d->runners);
     d->runners = TAKE_PTR(runners);
     d->runner_count = count;
-    note_listed(d, p);
     note_shares(d, p);
     return 0;
 }
@@ -183,9 +241,10 @@ static uint32_t number_in(const struct usage *u, const struct usage_device *d)
 static int tell_shares(struct usage *u, const struct part *p)
 {
     int result = 0;
+    size_t place = 0;
     for (size_t i = 0; i < p->head->shares; i++) {
         const struct frame_usage_share *s = &p->shares[i];
-        const struct usage_runner *r = usage_find_runner(p->d, s->pid);
+        const struct usage_runner *r = usage_next_runner(p->d, s->pid, &place);
         // Whose time it was before the pid changed hands nobody can say.
         uint32_t container = r && !r->reused && !r->server ? r->container : LEDGER_NONE;
         if (ledger_add_share(u->config.ledger, number_in(u, p->d), container, s->from_ns, s->to_ns,
@@ -310,7 +369,7 @@ static int take_usage(struct usage *u, const struct device_view *view, const str
             continue;
         parts[i].d->flags = parts[i].head->flags;
         parts[i].d->seen = true;
-        if (read_runners(u, &parts[i]) < 0)
+        if (read_runners(u, &parts[i], head->ended_ns) < 0)
             result = -ENOMEM;
     }
     if (usage_eliminate(u, head->ended_ns) < 0)

@@ -13,6 +13,8 @@
 #define ID_MAIN HEX HEX HEX "1111111111111111"
 #define ID_SIDE HEX HEX HEX "2222222222222222"
 
+static uint64_t look_ns; // of the next usage
+
 static int set_up_with(bool pids)
 {
     told.len = 0;
@@ -37,6 +39,7 @@ static int set_up_with(bool pids)
     const struct usage_config config = {
         .metadata = metadata,
         .find = pids ? find_process : NULL,
+        .look_ns = look_ns,
         .own_namespace = "ns",
         .own_pod = "podgpu",
     };
@@ -48,6 +51,15 @@ static int set_up(void **state)
 {
     (void)state;
     return set_up_with(true);
+}
+
+static int set_up_with_few_looks(void **state)
+{
+    (void)state;
+    look_ns = 5 * NS_PER_S;
+    int r = set_up_with(true);
+    look_ns = 0;
+    return r;
 }
 
 static int set_up_without_pids(void **state)
@@ -362,6 +374,37 @@ static void trap_27_a_share_of_a_pid_that_changed_hands_is_nobodys(void **state)
         TOLD("share", n == 1   ? "share 0 ns/a/main 900-1000 500000"
                       : n == 2 ? "share 0 - 1900-2000 500000"
                                : "share 0 ns/b/main 2900-3000 500000");
+    }
+}
+
+// Pid 10 is listed all the time, 20 in the frames 1, 3 and 4, 30 has shares alone, 40 is gone.
+static void a_process_that_stays_listed_is_looked_at_now_and_then(void **state)
+{
+    (void)state;
+    static const unsigned expected[] = {4, 3, 3, 2, 2, 3, 2}; // of each frame
+    name_pod("a", UID_A, "Running");
+    OWNERS(HOLD(0, "a", "main", "GPU-0::0"));
+    pod_process(10, UID_A, ID_MAIN);
+    pod_process(20, UID_A, ID_MAIN);
+    pod_process(30, UID_A, ID_MAIN);
+    for (unsigned n = 1; n <= ARRAY_SIZE(expected); n++) {
+        looks = 0;
+        frame_start(n * 1000);
+        on(0, ALL);
+        runs(10, FRAME_USAGE_COMPUTE, 100);
+        if (n != 2 && n < 7)
+            runs(20, FRAME_USAGE_COMPUTE, 100);
+        runs(40, FRAME_USAGE_COMPUTE, 100);
+        does(10, 50);
+        if (n == 2)
+            does(20, 10);
+        does(30, 20);
+        take();
+        assert_int_equal(looks, expected[n - 1]);
+        if (n == 2)
+            TOLD("share", "share 0 ns/a/main 1900-2000 500000\n"
+                          "share 0 ns/a/main 1900-2000 100000\n"
+                          "share 0 ns/a/main 1900-2000 200000");
     }
 }
 
@@ -905,6 +948,8 @@ int main(void)
         TEST(trap_25_our_own_pod_neither_holds_nor_runs),
         TEST(trap_26_a_pod_that_runs_without_asking_has_an_account),
         TEST(trap_27_a_share_of_a_pid_that_changed_hands_is_nobodys),
+        cmocka_unit_test_setup_teardown(a_process_that_stays_listed_is_looked_at_now_and_then,
+                                        set_up_with_few_looks, tear_down),
         TEST(trap_28_one_that_ended_has_its_late_shares_and_no_memory),
         TEST(trap_39_a_vmm_at_the_pods_level_is_the_sole_containers),
         TEST(a_host_process_is_a_stranger_to_the_sole_holder),

@@ -199,9 +199,12 @@ static inline struct process_identity *process(uint32_t pid)
     return process(pid);
 }
 
+static unsigned looks; // how often anybody's identity was asked for
+
 static inline bool find_process(void *user, uint32_t pid, struct process_identity *out)
 {
     (void)user;
+    looks++;
     *out = (struct process_identity){.kind = PROCESS_GONE};
     for (size_t i = 0; i < fake_process_count; i++)
         if (fake_processes[i].pid == pid)
