@@ -80,10 +80,26 @@ static void clean_up(struct doctor *d)
     doctor_kube_end(d);
     doctor_sources_end(d);
     publisher_free(d->publisher);
+    pod_metadata_free(d->metadata);
     pod_devices_unref(d->rows);
     loop_timer_free(d->timer);
     loop_free(d->loop);
     exporter_config_unref(d->config);
+}
+
+static void judge(struct doctor *d, int gathered)
+{
+    static const struct doctor_fault fault = {DOCTOR_FAIL, "all checks",
+                                              "give the container more memory and descriptors"};
+    if (gathered < 0) {
+        doctor_fault(d, "doctor", &fault, "cannot look: %s", strerror(-gathered));
+        return;
+    }
+    doctor_judge_configuration(d);
+    doctor_judge_gpus(d);
+    doctor_judge_kube(d);
+    doctor_judge_processes(d);
+    doctor_judge_http(d);
 }
 
 int doctor_run(const struct exporter_options *options)
@@ -95,14 +111,9 @@ int doctor_run(const struct exporter_options *options)
     (void)process_raise_fd_limit(LIMIT_DESCRIPTORS);
     d->options = options;
     d->started_ns = clock_mono_ns();
+    doctor_sources_init(d);
     load_configuration(d);
-    if (gather(d) < 0)
-        d->failed = true;
-    doctor_judge_configuration(d);
-    doctor_judge_gpus(d);
-    doctor_judge_kube(d);
-    doctor_judge_processes(d);
-    doctor_judge_http(d);
+    judge(d, gather(d));
     int status = d->failed ? 1 : 0;
     clean_up(d);
     free(d);

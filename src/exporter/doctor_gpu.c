@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "exporter/doctor_internal.h"
+#include "exporter/doctor_read.h"
 
 #define PROF_FIRST 1001
 #define PROF_END 1100
@@ -198,16 +199,12 @@ static enum frame_status profiling_status(const struct doctor *d, size_t *out_wa
 // -1: not to be seen here.
 static int admin_only(const struct doctor *d)
 {
-    static const char key[] = "RmProfilingAdminOnly: ";
     struct buf path = BUF_INIT(4200), text = BUF_INIT(65536);
     int found = -1;
     const char *proc = d->options->flags.proc_path[0] ? d->options->flags.proc_path : "/proc";
     buf_add_fmt(&path, "%s/driver/nvidia/params", proc);
-    if (file_read(buf_cstr(&path), &text, NULL) == 0) {
-        size_t at = sv_find(buf_sv(&text), sv_from(key));
-        if (at != (size_t)-1)
-            found = sv_starts_with(sv_sub(buf_sv(&text), at + sizeof(key) - 1, text.len), SV("1"));
-    }
+    if (!path.error && file_read(buf_cstr(&path), &text, NULL) == 0)
+        found = doctor_read_admin_only(buf_sv(&text));
     buf_deinit(&path);
     buf_deinit(&text);
     return found;

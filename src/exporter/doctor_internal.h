@@ -5,11 +5,12 @@
 #pragma once
 
 #include "exporter/doctor.h"
+#include "exporter/pod_watch.h"
 #include "exporter/publish.h"
+#include "exporter/slice_watch.h"
 #include "exporter/source_plan.h"
 #include "exporter/source_process.h"
-#include "io/http_client.h"
-#include "kube/api.h"
+#include "kube/pods_api.h"
 #include "kube/process_map.h"
 
 struct doctor_source {
@@ -24,13 +25,6 @@ struct doctor_source {
     char trouble[32], call[64];
     uint32_t trouble_gpu;
     bool driver_hung;
-};
-
-// One kind of objects at the API server.
-struct doctor_access {
-    struct kube_watch *watch; // NULL: not asked
-    bool settled;
-    char problem[640]; // "" none
 };
 
 struct doctor {
@@ -49,11 +43,16 @@ struct doctor {
     struct render_self self; // of the page that was made
     struct pod_resources *pods;
     struct pod_resources_stats kubelet;
-    struct pod_devices *rows; // NULL: none yet
-    struct http_client *client;
-    struct kube_api *api;
-    char api_error[1024]; // "": api is there, or was not asked for
-    struct doctor_access api_pods, api_slices;
+    struct pod_devices *rows;      // NULL: none yet
+    struct pod_metadata *metadata; // NULL: without --kubernetes
+    struct pods_api *pods_api;     // NULL: not asked, as the two below
+    struct pods_api_stats pods_api_stats;
+    size_t pods_told; // by it
+    struct pod_watch *api_pods;
+    struct pod_watch_stats pods_stats;
+    struct slice_watch *api_slices;
+    struct slice_watch_stats slices_stats;
+    char api_error[1024]; // with which the exporter does not start
     bool failed;
 };
 
@@ -73,6 +72,7 @@ void doctor_fault(struct doctor *d, const char *what, const struct doctor_fault 
                   const char *fmt, ...) format_printf(4, 5);
 
 // --- doctor_sources.c ---
+void doctor_sources_init(struct doctor *d); // nothing is known
 void doctor_sources_start(struct doctor *d);
 // Starts what is wanted once something was learnt; true: all have said what is to be known.
 bool doctor_sources_settle(struct doctor *d, uint64_t now_ns);

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exporter/doctor_internal.h"
@@ -31,75 +30,69 @@ static void on_pods(void *user, struct pod_devices *rows)
     d->rows = rows ? pod_devices_ref(rows) : NULL;
 }
 
-static int on_object(void *user, struct sv key, const struct json_node *object)
+static void on_list(void *user)
 {
-    (void)user;
-    (void)key;
-    (void)object;
-    return 0;
+    struct doctor *d = user;
+    d->pods_told = 0;
 }
 
-static void on_deleted(void *user, struct sv key)
+static int on_pod(void *user, const struct pod_record *pod)
 {
-    (void)user;
-    (void)key;
+    struct doctor *d = user;
+    d->pods_told++;
+    return pod_metadata_put(d->metadata, POD_METADATA_KUBELET, pod);
 }
 
-static void on_synced(void *user)
+static void on_nothing(void *user)
 {
-    struct doctor_access *a = user;
-    a->settled = true;
+    (void)user; // doctor_kube_settle looks
 }
 
-static void on_problem(void *user, const char *text)
+static int start_pods_api(struct doctor *d)
 {
-    struct doctor_access *a = user;
-    a->settled = true;
-    sv_copy(a->problem, sizeof(a->problem), sv_from(text ? text : ""));
-}
-
-static bool wants_pods(const struct doctor *d)
-{
-    const struct exporter_flags *f = &d->options->flags;
-    return exporter_wants_pod_metadata(d->options) || (f->kubernetes && f->pod_owners);
-}
-
-static int ask_api(struct doctor *d, struct kube_resource resource, const char *selector,
-                   struct doctor_access *a)
-{
-    const struct kube_watch_config config = {
-        .resource = resource,
-        .field_selector = selector,
-        .object = on_object,
-        .deleted = on_deleted,
-        .synced = on_synced,
-        .problem = on_problem,
-        .user = a,
+    const struct pods_api_config config = {
+        .socket_path = d->options->flags.pods_api_socket,
+        .interval_ns = 2 * DOCTOR_MOST_NS, // once
+        .deadline_ns = KUBELET_DEADLINE_NS,
+        .max_age_ns = 2 * DOCTOR_MOST_NS,
+        .begin = on_list,
+        .pod = on_pod,
+        .end = on_nothing,
+        .lost = on_nothing,
+        .user = d,
     };
-    return kube_watch_new(d->api, &config, &a->watch);
+    return config.socket_path[0] ? pods_api_new(d->loop, &config, &d->pods_api) : 0;
 }
 
+static bool wants_slices(const struct doctor *d)
+{
+    return d->options->flags.kubernetes && d->options->flags.enable_dra;
+}
+
+// What keeps the exporter from its start stands in api_error.
 static int start_api(struct doctor *d)
 {
-    const struct exporter_flags *f = &d->options->flags;
-    const struct kube_api_config access = {.kubeconfig_file =
-                                               f->kubeconfig[0] ? f->kubeconfig : NULL};
+    const struct pod_watch_config pods = {d->options, d->metadata, on_nothing, d};
+    const struct slice_watch_config slices = {d->options, publisher_dra(d->publisher), NULL, NULL};
     struct error err = ERROR_INIT;
-    int r = http_client_new(d->loop, &d->client, &err);
-    if (r == 0)
-        r = kube_api_new(d->loop, d->client, &access, &d->api, &err);
-    if (r < 0) {
+    int r = 0;
+    if (exporter_wants_pod_metadata(d->options))
+        r = pod_watch_new(d->loop, &pods, &d->api_pods, &err);
+    if (r == 0 && wants_slices(d))
+        r = slice_watch_new(d->loop, &slices, &d->api_slices, &err);
+    if (r < 0)
         (void)error_text(&err, d->api_error, sizeof(d->api_error));
-        return r == -ENOMEM ? r : 0;
-    }
-    char selector[sizeof("spec.nodeName=") + sizeof(d->options->node_name)];
-    (void)snprintf(selector, sizeof(selector), "spec.nodeName=%s", d->options->node_name);
-    if (wants_pods(d))
-        r = ask_api(d, KUBE_PODS, d->options->node_name[0] ? selector : NULL, &d->api_pods);
-    static const struct kube_resource slices = {"resource.k8s.io", "v1", "resourceslices"};
-    if (r == 0 && f->enable_dra)
-        r = ask_api(d, slices, NULL, &d->api_slices);
-    return r;
+    return r == -ENOMEM ? r : 0;
+}
+
+static int start_names(struct doctor *d)
+{
+    int r = pod_metadata_new(d->options, &d->metadata);
+    if (r < 0)
+        return r;
+    publisher_set_metadata(d->publisher, d->metadata);
+    r = start_pods_api(d);
+    return r == 0 ? start_api(d) : r;
 }
 
 int doctor_kube_start(struct doctor *d)
@@ -118,9 +111,28 @@ int doctor_kube_start(struct doctor *d)
         .user = d,
     };
     int r = pod_resources_new(d->loop, &config, &d->pods);
-    if (r == 0 && (wants_pods(d) || f->enable_dra))
-        r = start_api(d);
-    return r;
+    return r == 0 ? start_names(d) : r;
+}
+
+// Each also where there is nothing to wait for.
+static bool pods_api_settled(struct doctor *d)
+{
+    struct stat st;
+    if (!d->pods_api)
+        return true;
+    pods_api_get_stats(d->pods_api, &d->pods_api_stats);
+    bool there = stat(d->options->flags.pods_api_socket, &st) == 0 && S_ISSOCK(st.st_mode);
+    return !there || d->pods_api_stats.up || d->pods_api_stats.failures > 0;
+}
+
+static bool api_settled(struct doctor *d)
+{
+    if (d->api_pods)
+        pod_watch_get_stats(d->api_pods, &d->pods_stats);
+    if (d->api_slices)
+        slice_watch_get_stats(d->api_slices, &d->slices_stats);
+    return (!d->api_pods || d->pods_stats.settled) &&
+           (!d->api_slices || d->slices_stats.up || d->slices_stats.problem[0]);
 }
 
 bool doctor_kube_settle(struct doctor *d)
@@ -130,17 +142,16 @@ bool doctor_kube_settle(struct doctor *d)
         pod_resources_get_stats(d->pods, &d->kubelet);
         settled = d->kubelet.last_ok_ns > 0 || d->kubelet.last_result != 0;
     }
-    return settled && (!d->api_pods.watch || d->api_pods.settled) &&
-           (!d->api_slices.watch || d->api_slices.settled);
+    settled = pods_api_settled(d) && settled;
+    return api_settled(d) && settled;
 }
 
 void doctor_kube_end(struct doctor *d)
 {
     pod_resources_free(d->pods);
-    kube_watch_free(d->api_pods.watch);
-    kube_watch_free(d->api_slices.watch);
-    kube_api_free(d->api);
-    http_client_free(d->client);
+    pods_api_free(d->pods_api);
+    pod_watch_free(d->api_pods);
+    slice_watch_free(d->api_slices);
 }
 
 // --- Kubelet ---
@@ -237,21 +248,6 @@ static void judge_own_pod(struct doctor *d)
 
 // --- Names of pods ---
 
-// 0, negative errno.
-static int reach(const char *path)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(a.sun_path))
-        return -ENAMETOOLONG;
-    sv_copy(a.sun_path, sizeof(a.sun_path), sv_from(path));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int r = connect(fd, (const struct sockaddr *)&a, sizeof(a)) < 0 && errno != EAGAIN ? -errno : 0;
-    (void)close(fd);
-    return r;
-}
-
 static void judge_pods_api(struct doctor *d)
 {
     static const char what[] = "pods api";
@@ -260,18 +256,19 @@ static void judge_pods_api(struct doctor *d)
         "mount the directory of --pods-api-socket and let uid 0 connect (SELinux: as for the "
         "kubelet's other socket)"};
     const char *path = d->options->flags.pods_api_socket;
-    int r = path[0] ? reach(path) : -ENOENT;
-    if (!d->options->flags.kubernetes || !path[0])
+    const struct pods_api_stats *s = &d->pods_api_stats;
+    if (!d->pods_api)
         doctor_ok(d, what, "not asked for");
-    else if (r == 0)
-        doctor_ok(d, what, "%s takes connections", path);
-    else if (r == -ENOENT || r == -ENOTDIR)
+    else if (s->up)
+        doctor_ok(d, what, "%s answers: %zu pods", path, d->pods_told);
+    else if (!s->socket_seen)
         doctor_ok(d, what,
                   "%s is not there (before Kubernetes 1.37): names come from --pod-log-path, "
                   "owners with --pod-owners",
                   path);
     else
-        doctor_fault(d, what, &fault, "%s: %s", path, strerror(-r));
+        doctor_fault(d, what, &fault, "%s: %s", path,
+                     s->last_error[0] ? s->last_error : "no answer in time");
 }
 
 static void judge_pod_logs(struct doctor *d)
@@ -282,8 +279,7 @@ static void judge_pod_logs(struct doctor *d)
         "mount the node's /var/log read-only and give --pod-log-path"};
     char path[4200];
     (void)snprintf(path, sizeof(path), "%s/pods", d->options->flags.pod_log_path);
-    bool other = reach(d->options->flags.pods_api_socket) == 0 ||
-                 (d->api_pods.settled && !d->api_pods.problem[0]);
+    bool other = d->pods_api_stats.up || d->pods_stats.up;
     if (!d->options->flags.kubernetes || d->options->flags.pod_log_path[0] == '\0')
         doctor_ok(d, what, "not asked for");
     else if (access(path, R_OK | X_OK) == 0)
@@ -296,20 +292,46 @@ static void judge_pod_logs(struct doctor *d)
 
 // --- API server ---
 
-static void judge_access(struct doctor *d, const char *what, const struct doctor_access *a,
-                         const char *costs)
+static const char *reason(const struct doctor *d, const char *problem)
 {
-    const struct doctor_fault fault = {
-        DOCTOR_FAIL, costs,
-        "the rights of deploy/pod-labels.yaml, a service account with "
-        "its token mounted; or --kubeconfig"};
     if (d->api_error[0])
-        doctor_fault(d, what, &fault, "%s", d->api_error);
-    else if (!a->settled || a->problem[0])
-        doctor_fault(d, what, &fault, "%s: %s", kube_api_server(d->api),
-                     a->problem[0] ? a->problem : "no answer in time");
+        return d->api_error;
+    return problem && problem[0] ? problem : "no answer in time";
+}
+
+static void judge_api_pods(struct doctor *d)
+{
+    static const char what[] = "api pods";
+    static const struct doctor_fault fault = {
+        DOCTOR_FAIL, "labels, UIDs and owners of pods that flags ask for",
+        "the rights of deploy/pod-labels.yaml, a service account with its token mounted; or "
+        "--kubeconfig"};
+    struct pod_metadata_stats known = {0};
+    if (d->metadata)
+        pod_metadata_get_stats(d->metadata, &known);
+    if (!exporter_wants_pod_metadata(d->options))
+        doctor_ok(d, what, "not asked for");
+    else if (d->pods_stats.up)
+        doctor_ok(d, what, "can be listed and watched: %zu pods", known.pods);
     else
-        doctor_ok(d, what, "%s: can be listed and watched", kube_api_server(d->api));
+        doctor_fault(d, what, &fault, "%s", reason(d, d->pods_stats.problem));
+}
+
+static void judge_api_slices(struct doctor *d)
+{
+    static const char what[] = "api slices";
+    static const char costs[] = "GPUs of resource claims whose names do not tell which they are";
+    static const char mend[] = "the rights of deploy/dra.yaml, a service account with its token "
+                               "mounted and NODE_NAME set; or --kubeconfig";
+    static const struct doctor_fault fault = {DOCTOR_WARN, costs, mend};
+    static const struct doctor_fault refused = {DOCTOR_FAIL, costs, mend};
+    if (!wants_slices(d))
+        doctor_ok(d, what, "not asked for: without --kubernetes-enable-dra");
+    else if (d->slices_stats.up)
+        doctor_ok(d, what, "resource.k8s.io/%s can be listed and watched", d->slices_stats.version);
+    else
+        doctor_fault(d, what, d->api_error[0] ? &refused : &fault, "%s",
+                     reason(d, d->slices_stats.problem));
 }
 
 static void judge_api(struct doctor *d)
@@ -317,18 +339,9 @@ static void judge_api(struct doctor *d)
     static const struct doctor_fault no_name = {
         DOCTOR_FAIL, "the pods of the whole cluster are read instead of the node's",
         "env NODE_NAME by a fieldRef on spec.nodeName"};
-    bool pods = wants_pods(d),
-         slices = d->options->flags.kubernetes && d->options->flags.enable_dra;
-    if (pods)
-        judge_access(d, "api pods", &d->api_pods,
-                     "labels, UIDs and owners of pods that flags ask for");
-    else
-        doctor_ok(d, "api pods", "not asked for");
-    if (slices)
-        judge_access(d, "api slices", &d->api_slices,
-                     "GPUs of resource claims whose names do not tell which they are");
-    else
-        doctor_ok(d, "api slices", "not asked for: without --kubernetes-enable-dra");
+    bool pods = exporter_wants_pod_metadata(d->options);
+    judge_api_pods(d);
+    judge_api_slices(d);
     if (d->options->node_name[0] == '\0' && pods)
         doctor_fault(d, "node name", &no_name, "NODE_NAME is not set");
     else

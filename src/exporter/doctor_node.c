@@ -12,6 +12,7 @@
 #include "base/num.h"
 #include "exporter/admin.h"
 #include "exporter/doctor_internal.h"
+#include "exporter/doctor_read.h"
 #include "io/http_server.h"
 #include "io/http_syntax.h"
 
@@ -139,50 +140,19 @@ static int refuse(void *user, enum admin_command command, struct error *err)
     return error_set(err, -EBUSY, "a doctor is looking");
 }
 
-#define LISTENERS_MOST 16
-
-// Inodes of the sockets that listen on a port: proc(5), /proc/net/tcp; the local address is the
-// second word of a line, the state (0A: listens) the fourth, the inode the tenth.
-struct listeners {
-    uint64_t inodes[LISTENERS_MOST];
-    size_t count;
-};
-
-static void add_listener(struct listeners *l, struct sv line, struct sv port)
-{
-    struct sv word;
-    unsigned at = 0;
-    bool matches = true;
-    while (matches && l->count < LISTENERS_MOST && sv_next(&line, ' ', &word)) {
-        if (word.len == 0)
-            continue;
-        at++;
-        if (at == 2)
-            matches = sv_ends_with(word, port);
-        else if (at == 4)
-            matches = sv_equals(word, SV("0A"));
-        else if (at == 10)
-            l->count += num_parse_u64(word, 1, UINT64_MAX, &l->inodes[l->count]) == 0;
-    }
-}
-
-static void find_listeners(struct listeners *l, unsigned port)
+static void find_listeners(struct doctor_listeners *l, unsigned port)
 {
     static const char *const files[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
-    char text[8];
-    (void)snprintf(text, sizeof(text), ":%04X", port & 0xffff);
-    *l = (struct listeners){.count = 0};
+    *l = (struct doctor_listeners){.count = 0};
     for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
         struct buf table = BUF_INIT(TABLE_MOST);
-        struct sv rest, line;
         if (file_read(files[i], &table, NULL) == 0)
-            for (rest = buf_sv(&table); sv_next(&rest, '\n', &line);)
-                add_listener(l, line, sv_from(text));
+            doctor_read_listeners(buf_sv(&table), port, l);
         buf_deinit(&table);
     }
 }
 
-static bool has_one(const struct listeners *l, const char *pid)
+static bool has_one(const struct doctor_listeners *l, const char *pid)
 {
     char path[64], target[64], text[64];
     (void)snprintf(path, sizeof(path), "/proc/%.16s/fd", pid);
@@ -214,7 +184,7 @@ static bool is_an_exporter(const char *pid)
 // The exporter that listens there: `kubectl exec` finds its own at work. 0: it is somebody else.
 static uint32_t exporter_at(unsigned port)
 {
-    struct listeners listeners;
+    struct doctor_listeners listeners;
     uint64_t pid;
     uint32_t found = 0;
     find_listeners(&listeners, port);

@@ -108,7 +108,7 @@ static bool is_wanted(const struct doctor *d, enum device_source which)
     return which == DEVICE_SOURCE_NVML ? d->plan.nvml : d->plan.dcgm;
 }
 
-void doctor_sources_start(struct doctor *d)
+void doctor_sources_init(struct doctor *d)
 {
     device_view_init(&d->view);
     for (size_t i = 0; i < DEVICE_SOURCE_COUNT; i++) {
@@ -118,6 +118,10 @@ void doctor_sources_start(struct doctor *d)
         inventory_init(&s->inventory);
         s->inventory.ends_at_once = s->which == DEVICE_SOURCE_DCGM;
     }
+}
+
+void doctor_sources_start(struct doctor *d)
+{
     struct error reason = ERROR_INIT;
     int r = source_path_find(d->options, d->source_path, sizeof(d->source_path), &reason);
     if (r < 0)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import stat
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from harness import BUILD, SLOW, exporter_at
+from harness import BUILD, ROOT, SLOW, exporter_at
 from test_pod_labels import kubeconfig
 
 from apiserver import ApiServer  # noqa: E402  (sim/ is on the path by harness)
@@ -245,6 +246,42 @@ def test_no_names_of_pods(plain, folder):
     assert (status, faults(rows)) == (0, {"pod logs": "warn"})
 
 
+def test_a_kubelet_whose_calls_are_used_up(folder):
+    import run_node
+    with run_node.SimNode("post") as node:
+        node.node.command("set kubelet.rate_limited=1")
+        status, rows, _ = doctor(node, folder)
+    assert (status, faults(rows)) == (1, {"kubelet": "FAIL"}), rows["kubelet"]
+    assert rows["kubelet"]["mend"].startswith("let other clients ask less often")
+
+
+def test_profiling_for_administrators_alone(folder):
+    import run_node
+    (folder / "counters.csv").write_text("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, t\n")
+    with run_node.SimNode("h100x8") as node:
+        status, rows, _ = doctor(node, folder)
+        assert (status, rows["profiling"]["level"]) == (0, "ok"), rows["profiling"]
+        node.node.command("fault nvmlGpmSampleGet return=4")
+        status, rows, _ = doctor(node, folder)
+    assert (status, rows["profiling"]["level"]) == (1, "FAIL"), rows["profiling"]
+    assert "no_permission" in rows["profiling"]["detail"] and "SYS_ADMIN" in rows["profiling"]["mend"]
+
+
+def test_the_kubelets_pods_api_is_asked(plain, folder):
+    import run_node
+    with run_node.SimNode("timeslice") as node:
+        node.node.command("set kubelet.pods_api=1")
+        node.wait_until(lambda: os.path.exists(node.pods_api_socket))
+        status, rows, _ = doctor(node, folder, "--pods-api-socket", node.pods_api_socket, "--pod-log-path", folder / "nothing")
+        assert (status, faults(rows)) == (0, {}), rows
+        assert rows["pods api"]["detail"] == f"{node.pods_api_socket} answers: 4 pods"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(folder / "silent.sock"))
+        s.listen()
+        status, rows, _ = doctor(plain, folder, "--pods-api-socket", folder / "silent.sock")
+    assert (status, faults(rows)) == (0, {"pods api": "warn"}), rows["pods api"]
+
+
 # --- The API server ---
 
 @pytest.fixture
@@ -269,6 +306,78 @@ def test_the_api_server_gives_and_refuses_pods(plain, folder, api):
 def test_labels_are_asked_for_outside_a_cluster(plain, folder):
     status, rows, _ = doctor(plain, folder, "--kubernetes-enable-pod-uid", env={"NODE_NAME": ""})
     assert (status, faults(rows)) == (1, {"api pods": "FAIL", "node name": "FAIL"})
+
+
+@pytest.mark.parametrize("versions", [("v1", "v1beta2", "v1beta1"), ("v1beta1",)])
+def test_slices_are_asked_for_in_the_version_that_the_server_has(plain, folder, versions):
+    server = ApiServer(slice_versions=versions)
+    try:
+        flags = ("--kubernetes-enable-dra", "--kubeconfig", kubeconfig(folder, server.url))
+        status, rows, _ = doctor(plain, folder, *flags)
+        assert (status, faults(rows)) == (0, {}), rows
+        assert rows["api slices"]["detail"] == f"resource.k8s.io/{versions[0]} can be listed and watched"
+        server.deny("resourceslices", "list")
+        status, rows, _ = doctor(plain, folder, *flags)
+        # Names of devices do without.
+        assert (status, faults(rows)) == (0, {"api slices": "warn"}), rows["api slices"]
+        assert "deploy/dra.yaml" in rows["api slices"]["mend"]
+    finally:
+        server.stop()
+
+
+def test_claims_without_a_node_name_and_with_a_broken_kubeconfig(plain, folder):
+    status, rows, _ = doctor(plain, folder, "--kubernetes-enable-dra", env={"NODE_NAME": ""})
+    assert (status, faults(rows)) == (0, {"api slices": "warn"})
+    assert "NODE_NAME" in rows["api slices"]["detail"]
+    (folder / "kubeconfig").write_text("clusters: 7\n")
+    status, rows, _ = doctor(plain, folder, "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--kubeconfig", folder / "kubeconfig")
+    assert (status, faults(rows)) == (1, {"api pods": "FAIL", "api slices": "FAIL"})
+
+
+# --- The docs ---
+
+def test_the_docs_name_each_check_in_the_order_of_the_report(plain, folder):
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    table = text.split("| check | what is looked at |")[1].split("\n\n")[0]
+    named = [name for row in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    assert named == ["gpu N" if name == "gpu 0" else name for name in CHECKS]
+
+
+def literals(code):
+    return re.findall(r'"((?:[^"\\]|\\.)*)"', re.sub(r'"\s*\n?\s*"', "", code))
+
+
+def words_of(code, expression):
+    """The texts that an argument may be: literals, or those of a constant or function that it names."""
+    found = literals(expression)
+    for name in re.findall(r"\b[a-z_]+\b", re.sub(r'"(?:[^"\\]|\\.)*"', "", expression)):
+        constant = re.search(r"static const char " + name + r'\[\] =\s*("(?:[^"\\]|\\.)*")', code)
+        function = re.search(r"^static const char \*" + name + r"\([^)]*\)\n\{(.*?)^\}", code, re.S | re.M)
+        if constant or function:
+            found += literals((constant or function)[1])
+    return found
+
+
+def faults_of_the_sources():
+    """{(level, costs, mend)} of each fault that the doctor may tell."""
+    found = set()
+    for part in ("", "_gpu", "_kube", "_node"):
+        code = (ROOT / "src" / "exporter" / f"doctor{part}.c").read_text()
+        plain = re.sub(r"//[^\n]*", "", re.sub(r'"\s*\n\s*"', "", code))
+        for level, rest in re.findall(r"\bDOCTOR_(FAIL|WARN),(.*?)\}", plain, re.S):
+            # The costs end with the first comma outside a text.
+            costs, mends = re.match(r'\s*("(?:[^"\\]|\\.)*"|\w+)\s*,(.*)', rest, re.S).groups()
+            for cost in words_of(plain, costs):
+                found |= {("FAIL" if level == "FAIL" else "warn", cost, mend) for mend in words_of(plain, mends)}
+    return found
+
+
+def test_the_docs_have_each_fault_that_it_can_tell_with_what_it_costs_and_how_to_mend_it():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    table = text.split("| level | it costs | how to mend it |")[1].split("\n\n")[0]
+    documented = {tuple(cell.strip() for cell in row.strip("| ").split(" | ")) for row in table.splitlines()[2:]}
+    assert len(documented) > 35
+    assert documented == faults_of_the_sources()
 
 
 # --- HTTP ---

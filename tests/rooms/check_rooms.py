@@ -70,7 +70,7 @@ VENDOR = re.compile(r"^(nvml|cuda\w*|dcgm\w*)\.h$")
 
 # No I/O, no clock, no log: bytes and time come in as arguments.
 ENGINES = re.compile(
-    r"^src/(metrics/.*|gpu/.*|codec/.*|exporter/(attribute|device_view|dra|ledger|usage|exp_counts|inventory|render|counters|config_file|pod_metadata|source_plan)\w*\.[ch]|"
+    r"^src/(metrics/.*|gpu/.*|codec/.*|exporter/(attribute|device_view|doctor_read|dra|ledger|usage|exp_counts|inventory|render|counters|config_file|pod_metadata|source_plan)\w*\.[ch]|"
     r"kube/(process_cgroup|pod_record)\w*\.[ch]|"
     r"agent/cwagent_config(?!_load)\w*\.[ch]|"
     r"agent/(aws/logs_wire|labels|letter_case|config_reader|relabel\w*|prometheus_(duration|config_\w+))\.[ch]|"
