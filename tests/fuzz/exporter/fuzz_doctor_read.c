@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     doctor_read_listeners(text, 9400, &l);
     size_t once = l.count;
     doctor_read_listeners(text, 9400, &l);
-    if (l.count > DOCTOR_LISTENERS_MOST || (once < DOCTOR_LISTENERS_MOST / 2 && l.count != 2 * once))
+    if (l.count > DOCTOR_LISTENERS_MOST ||
+        (once < DOCTOR_LISTENERS_MOST / 2 && l.count != 2 * once))
         abort();
     for (size_t i = 0; i < l.count; i++)
         if (l.inodes[i] == 0)

@@ -9,12 +9,16 @@
 #include "base/buf.h"
 #include "exporter/doctor_read.h"
 
-#define HEAD "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+#define HEAD                                                                                       \
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout "  \
+    "inode\n"
 #define LISTENS(port, inode)                                                                       \
-    "   0: 0100007F:" port " 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        " \
+    "   0: 0100007F:" port                                                                         \
+    " 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        "                       \
     "0 " inode " 1 0000000000000000 100 0 0 10 0\n"
 #define CONNECTED(port, inode)                                                                     \
-    "   1: 0100007F:" port " 0100007F:24B8 01 00000000:00000000 00:00000000 00000000     0        " \
+    "   1: 0100007F:" port                                                                         \
+    " 0100007F:24B8 01 00000000:00000000 00:00000000 00000000     0        "                       \
     "0 " inode " 1 0000000000000000 20 4 30 10 -1\n"
 
 static void sockets_that_listen_on_the_port_are_found(void **state)
