@@ -37,6 +37,7 @@ static void device_deinit(struct nvml *n, struct nvml_usage_device *x)
     buf_deinit(&x->rows);
     buf_deinit(&x->graphics);
     buf_deinit(&x->held);
+    buf_deinit(&x->ahead);
 }
 
 static void free_devices(struct nvml *n, struct nvml_usage *u)
@@ -70,6 +71,7 @@ static void device_init(struct nvml_usage_device *x, const struct nvml_entity *e
         .rows = BUF_INIT(ROWS_MOST),
         .graphics = BUF_INIT(ROWS_MOST),
         .held = BUF_INIT(2 * USAGE_ENTRIES_MAX * sizeof(struct frame_usage_span)),
+        .ahead = BUF_INIT(LIMIT_USAGE_SHARES * sizeof(struct frame_usage_share)),
     };
     memcpy(x->uuid, e->record.uuid, sizeof(x->uuid));
 }
@@ -95,7 +97,7 @@ static void take_over(struct nvml_usage_device *x, struct nvml_usage *u,
         x->gap |= old->held.len > 0;
         buf_reset(&x->held);
         old->gpm = (struct nvml_gpm){0};
-        old->rows = old->graphics = old->held = (struct buf){0};
+        old->rows = old->graphics = old->held = old->ahead = (struct buf){0};
         old->uuid[0] = '\0';
         return;
     }
@@ -130,6 +132,7 @@ static void device_break(struct nvml_usage_device *x)
     x->gpm.base_ns = 0;
     x->step = 0;
     buf_reset(&x->held);
+    buf_reset(&x->ahead);
     usage_track_void(&x->busy);
     usage_track_void(&x->shares);
 }
@@ -237,6 +240,7 @@ static void add_device(struct usage_pass *p, uint32_t place, size_t spans_before
     struct nvml_usage *u = p->u;
     struct nvml_usage_device *x = &u->devices[place];
     uint32_t flags = flags_of(p, place);
+    usage_refill_spans(x, &u->spans, spans_before, &u->shares, shares_before);
     struct frame_usage_device out = {
         .entity = place,
         .taken_ns = x->taken_ns,

@@ -4,10 +4,12 @@
 // process lists, energy and memory. One USAGE frame a pass.
 //
 // Spans: a sample of the buffer is the mean over the window that ends at its time. Entries that are
-// missing between two that were read (the driver loses some) are filled with the mean of both
-// neighbours up to USAGE_FILL_NS; more is a gap. The driver cuts percents to whole ones: 1..99 are
-// taken half a percent higher, 0 and 100 as they are. Under MIG the driver has no such buffer:
-// instances of GPUs with GPM have a span from pass to pass, of metric GRAPHICS_UTIL; others none.
+// missing between two that were read (the driver loses some) are filled up to USAGE_FILL_NS, with
+// the sum of the processes' shares where the driver tells them, else the mean of both neighbours
+// (which may hit each burst or none of a load with a rhythm); more is a gap. The driver cuts
+// percents to whole ones: 1..99 are taken half a percent higher, 0 and 100 as they are. Under MIG
+// the driver has no such buffer: instances of GPUs with GPM have a span from pass to pass, of
+// metric GRAPHICS_UTIL; others none.
 //
 // Shares: a driver answers NOT_FOUND when nobody was busy, that is 0 and no error. A sample's
 // window begins at the sample before of the same device, but is no longer than the shortest

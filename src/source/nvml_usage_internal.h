@@ -52,6 +52,13 @@ void usage_add_shares(struct usage_track *t, const struct usage_times *times,
 // What was read is void; what was told stays told.
 void usage_track_void(struct usage_track *t);
 
+struct nvml_usage_device;
+// Spans from spans_at on that fill a hole between two samples, told with the shares from told_at on
+// in the same pass: where it is known who was busy then, their sum is better than what stood beside
+// the hole. What was told ahead of its samples is remembered for the next pass.
+void usage_refill_spans(struct nvml_usage_device *x, struct buf *spans, size_t spans_at,
+                        const struct buf *told, size_t told_at);
+
 // --- nvml_usage_calls.c ---
 
 enum usage_step { // of a device, in this order
@@ -97,7 +104,8 @@ struct nvml_usage_device {
     uint64_t graphics_ns; // when they are to be asked again
     bool processes_whole;
     uint64_t taken_ns, energy_mj, memory_used, memory_total;
-    struct buf held; // spans that were drained before the device's turn was cut off
+    struct buf held;  // spans that were drained before the device's turn was cut off
+    struct buf ahead; // struct frame_usage_share after busy.to_ns
 };
 
 struct usage_pass {

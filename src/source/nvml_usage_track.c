@@ -228,3 +228,51 @@ void usage_add_shares(struct usage_track *t, const struct usage_times *times,
     reach(t, t->late && t->reach_ns < known_ns ? t->reach_ns : known_ns);
     t->reach_ns = known_ns;
 }
+
+// --- holes ---
+
+// How long these processes were busy in [from_ns, to_ns), in ns * ppm.
+static uint64_t busy_in(const struct buf *list, size_t at, uint64_t from_ns, uint64_t to_ns)
+{
+    uint64_t sum = 0;
+    for (; at + sizeof(struct frame_usage_share) <= list->len;
+         at += sizeof(struct frame_usage_share)) {
+        struct frame_usage_share s;
+        memcpy(&s, list->data + at, sizeof(s));
+        uint64_t from = s.from_ns > from_ns ? s.from_ns : from_ns;
+        uint64_t to = s.to_ns < to_ns ? s.to_ns : to_ns;
+        sum += from < to ? (to - from) * s.ppm : 0;
+    }
+    return sum;
+}
+
+// Shares of which the samples are still to come.
+static void keep_ahead(struct nvml_usage_device *x, const struct buf *told, size_t at)
+{
+    buf_reset(&x->ahead);
+    for (; at < told->len; at += sizeof(struct frame_usage_share)) {
+        struct frame_usage_share s;
+        memcpy(&s, told->data + at, sizeof(s));
+        if (s.to_ns > x->busy.to_ns)
+            buf_add(&x->ahead, &s, sizeof(s));
+    }
+}
+
+// Where no process has ever had a share the driver does not tell of them.
+void usage_refill_spans(struct nvml_usage_device *x, struct buf *spans, size_t spans_at,
+                        const struct buf *told, size_t told_at)
+{
+    bool known = x->shares.last_us && !x->shares.late && !x->ahead.error;
+    for (size_t at = spans_at; at < spans->len && known; at += sizeof(struct frame_usage_span)) {
+        struct frame_usage_span s;
+        memcpy(&s, spans->data + at, sizeof(s));
+        if (!s.filled || x->shares.to_ns < s.to_ns)
+            continue;
+        uint64_t sum =
+            busy_in(told, told_at, s.from_ns, s.to_ns) + busy_in(&x->ahead, 0, s.from_ns, s.to_ns);
+        uint64_t ppm = sum / (s.to_ns - s.from_ns);
+        s.ppm = ppm < 1000000 ? (uint32_t)ppm : 1000000;
+        memcpy(spans->data + at, &s, sizeof(s));
+    }
+    keep_ahead(x, told, told_at);
+}

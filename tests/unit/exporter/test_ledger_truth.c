@@ -112,9 +112,9 @@ static const struct truth_case cases[] = {
     {"exclusive, samples 1 s late", "wave",
      VERBS("set gpu0.samples_lag_ms=1000", "set gpu1.samples_lag_ms=1000"), 4},
     {"exclusive, every 10th lost", "wave",
-     VERBS("set gpu0.samples_lost=10"), 4},
+     VERBS("set gpu0.samples_lost=10", "set gpu1.samples_lost=10"), 4},
     {"exclusive, every 30th lost", "wave",
-     VERBS("set gpu0.samples_lost=30"), 4},
+     VERBS("set gpu0.samples_lost=30", "set gpu1.samples_lost=30"), 4},
     {"2 sharers", "shared-8", VERBS(NO_3), 3},
     {"3 sharers", "shared-8", VERBS(NO_4), 4},
     {"4 sharers", "shared-8", VERBS(NO_5), 5},
@@ -143,7 +143,9 @@ int main(void)
 {
     struct CMUnitTest tests[ARRAY_SIZE(cases)] = {0};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        tests[i] = (struct CMUnitTest){
-            .name = cases[i].name, .test_func = run_case, .teardown_func = end_run, .initial_state = (void *)&cases[i]};
+        tests[i] = (struct CMUnitTest){.name = cases[i].name,
+                                       .test_func = run_case,
+                                       .teardown_func = end_run,
+                                       .initial_state = (void *)&cases[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

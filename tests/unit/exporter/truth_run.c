@@ -17,7 +17,7 @@
 #define MONO_NS (5000 * NS_PER_S) // CLOCK_MONOTONIC when the node began
 #define DRIFT 20000               // CLOCK_REALTIME is slewed by one part in so many
 #define RUN_BEFORE_S 5
-#define MOST_ENERGIES 4           // readings that wait for their interval
+#define MOST_ENERGIES 4 // readings that wait for their interval
 
 static struct sim_node *found_in; // of the run that goes
 static uint64_t mono_ns;
@@ -418,8 +418,7 @@ static void scrape(struct truth_run *r, uint64_t second)
         int64_t t = (int64_t)(RUN_FROM_S + second) * INT64_C(1000000000);
         s->due_us += second ? true_of(r, s, t - INT64_C(1000000000), t) : 0;
         s->true_us[second] = s->due_us;
-        s->told_us[second] =
-            a ? a->busy_us : ledger_device_at(r->ledger, s->device)->busy_us;
+        s->told_us[second] = a ? a->busy_us : ledger_device_at(r->ledger, s->device)->busy_us;
     }
 }
 
@@ -499,7 +498,8 @@ static void check_account(struct truth_run *r, const struct booked *before, size
     replicas_of(r, a, &held, &offered);
     unsigned __int128 time =
         (unsigned __int128)(length_us - busy) * held + (unsigned __int128)own * offered;
-    uint64_t expected = (uint64_t)(time * energy * slices / ((unsigned __int128)length_us * offered * total));
+    uint64_t expected =
+        (uint64_t)(time * energy * slices / ((unsigned __int128)length_us * offered * total));
     if (a->energy_uj - before->account_energy_uj[place] != expected)
         fail_msg("energy of %s: %" PRIu64 ", not %" PRIu64,
                  ledger_container_at(r->ledger, a->container)->pod,
@@ -538,7 +538,8 @@ void truth_run_go(struct truth_run *r)
 {
     struct booked before;
     struct ledger_stats stats;
-    for (int64_t second = -RUN_BEFORE_S; second < 0; second++) // until the first intervals are booked
+    for (int64_t second = -RUN_BEFORE_S; second < 0;
+         second++) // until the first intervals are booked
         pass(r, time_of_pass(second));
     find_series(r);
     for (int64_t second = 0; second <= RUN_S; second++) {

@@ -275,6 +275,66 @@ static void shares_that_come_late_are_waited_for(void **state)
     assert_int_equal(track.to_ns, ns(3000)); // as it was known a pass ago
 }
 
+// Two spans, of which the first fills a hole, and what processes did then.
+static void refill(struct nvml_usage_device *x, const struct frame_usage_share *shares,
+                   size_t count)
+{
+    struct buf told = BUF_INIT(1 << 12);
+    const struct frame_usage_span spans[] = {{ns(1000), ns(1100), 500000, 1},
+                                             {ns(1100), ns(1200), 1000000, 0}};
+    buf_reset(&out);
+    buf_add(&out, spans, sizeof(spans));
+    buf_add(&told, shares, count * sizeof(*shares));
+    usage_refill_spans(x, &out, 0, &told, 0);
+    buf_deinit(&told);
+}
+
+static void a_hole_has_what_processes_are_known_to_have_done(void **state)
+{
+    static const struct {
+        struct usage_track shares;
+        struct frame_usage_share told[2];
+        uint32_t ppm;
+    } rows[] = {
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 0},
+        {{.last_us = 1, .to_ns = UINT64_MAX},
+         {{START_NS + 10 * W_NS, START_NS + 11 * W_NS, 1, 200000},
+          {START_NS + 21 * W_NS / 2, START_NS + 12 * W_NS, 2, 300000}},
+         350000},
+        {{.last_us = 1, .to_ns = UINT64_MAX},
+         {{START_NS, START_NS + 11 * W_NS, 1, 700000}, {START_NS, START_NS + 11 * W_NS, 2, 400000}},
+         1000000},
+        {{.last_us = 0, .to_ns = UINT64_MAX}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
+        {{.last_us = 1, .to_ns = START_NS}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
+        {{.last_us = 1, .to_ns = UINT64_MAX, .late = true}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct nvml_usage_device x = {
+            .shares = rows[i].shares, .busy.to_ns = ns(1200), .ahead = BUF_INIT(1 << 12)};
+        refill(&x, rows[i].told, 2);
+        SPANS({ns(1000), ns(1100), rows[i].ppm, 1}, {ns(1100), ns(1200), 1000000});
+        assert_int_equal(x.ahead.len, 0);
+        buf_deinit(&x.ahead);
+    }
+}
+
+static void shares_that_came_before_their_samples_are_remembered(void **state)
+{
+    (void)state;
+    const struct frame_usage_share share = {ns(1000), ns(1100), 1, 200000};
+    struct nvml_usage_device x = {.shares = {.last_us = 1, .to_ns = UINT64_MAX},
+                                  .busy.to_ns = ns(1000),
+                                  .ahead = BUF_INIT(1 << 12)};
+    refill(&x, &share, 1);
+    assert_int_equal(x.ahead.len, sizeof(share));
+    x.busy.to_ns = ns(1200);
+    refill(&x, &share, 0);
+    SPANS({ns(1000), ns(1100), 200000, 1}, {ns(1100), ns(1200), 1000000});
+    assert_int_equal(x.ahead.len, 0);
+    buf_deinit(&x.ahead);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -293,6 +353,8 @@ int main(void)
         TEST(shares_that_follow_on_each_other_are_joined_though_clocks_drift),
         TEST(shares_without_spans_have_the_shortest_distance_for_a_window),
         TEST(shares_that_come_late_are_waited_for),
+        TEST(a_hole_has_what_processes_are_known_to_have_done),
+        TEST(shares_that_came_before_their_samples_are_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
