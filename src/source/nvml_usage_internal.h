@@ -54,8 +54,9 @@ void usage_track_void(struct usage_track *t);
 
 struct nvml_usage_device;
 // Spans from spans_at on that fill a hole between two samples, told with the shares from told_at on
-// in the same pass: where it is known who was busy then, their sum is better than what stood beside
-// the hole. What was told ahead of its samples is remembered for the next pass.
+// in the same pass: where it is known who was busy, and who was explains what the device did around
+// it, too, their sum is better than what stood beside the hole. What was told ahead of its samples
+// is remembered for the next pass.
 void usage_refill_spans(struct nvml_usage_device *x, struct buf *spans, size_t spans_at,
                         const struct buf *told, size_t told_at);
 

@@ -11,6 +11,7 @@
 #define WINDOW_USUAL_US 166667u // as long as none was seen
 #define WINDOW_MOST_US 1000000u // the longest that NVIDIA documents
 #define LATE_NS (5 * NS_PER_MS) // the clocks may drift so far between two passes
+#define APART_MOST 10           // shares explain a device's time to a part of it
 #define BATCH 64                // distances after which an older shortest one is forgotten
 
 uint32_t usage_ppm(uint32_t percent)
@@ -258,19 +259,59 @@ static void keep_ahead(struct nvml_usage_device *x, const struct buf *told, size
     }
 }
 
+static struct frame_usage_span span_at(const struct buf *spans, size_t at)
+{
+    struct frame_usage_span s;
+    memcpy(&s, spans->data + at, sizeof(s));
+    return s;
+}
+
+static bool has_hole(const struct buf *spans, size_t at)
+{
+    for (; at < spans->len; at += sizeof(struct frame_usage_span))
+        if (span_at(spans, at).filled)
+            return true;
+    return false;
+}
+
+// Of a span, by what processes are known to have done.
+static uint64_t known_busy(const struct nvml_usage_device *x, const struct frame_usage_span *s,
+                           const struct buf *told, size_t told_at)
+{
+    return busy_in(told, told_at, s->from_ns, s->to_ns) +
+           busy_in(&x->ahead, 0, s->from_ns, s->to_ns);
+}
+
+// Whether shares are all there is: in the spans that are known, too, they sum up to what the device
+// did. Not so where a driver hides processes, or where those of MPS run side by side.
+static bool explains_all(const struct nvml_usage_device *x, const struct buf *spans,
+                         size_t spans_at, const struct buf *told, size_t told_at)
+{
+    uint64_t length = 0, apart = 0;
+    if (!has_hole(spans, spans_at))
+        return false; // nothing to be filled
+    for (size_t at = spans_at; at < spans->len; at += sizeof(struct frame_usage_span)) {
+        const struct frame_usage_span s = span_at(spans, at);
+        uint64_t busy = (s.to_ns - s.from_ns) * s.ppm, known = known_busy(x, &s, told, told_at);
+        if (s.filled)
+            continue;
+        length += s.to_ns - s.from_ns;
+        apart += (busy > known ? busy - known : known - busy) / 1000000;
+    }
+    return apart <= length / APART_MOST;
+}
+
 // Where no process has ever had a share the driver does not tell of them.
 void usage_refill_spans(struct nvml_usage_device *x, struct buf *spans, size_t spans_at,
                         const struct buf *told, size_t told_at)
 {
-    bool known = x->shares.last_us && !x->shares.late && !x->ahead.error;
+    bool known = x->shares.last_us && !x->shares.late && !x->ahead.error && !told->error &&
+                 !spans->error && explains_all(x, spans, spans_at, told, told_at);
     for (size_t at = spans_at; at < spans->len && known; at += sizeof(struct frame_usage_span)) {
-        struct frame_usage_span s;
-        memcpy(&s, spans->data + at, sizeof(s));
+        struct frame_usage_span s = span_at(spans, at);
         if (!s.filled || x->shares.to_ns < s.to_ns)
             continue;
-        uint64_t sum =
-            busy_in(told, told_at, s.from_ns, s.to_ns) + busy_in(&x->ahead, 0, s.from_ns, s.to_ns);
-        uint64_t ppm = sum / (s.to_ns - s.from_ns);
+        uint64_t ppm = known_busy(x, &s, told, told_at) / (s.to_ns - s.from_ns);
         s.ppm = ppm < 1000000 ? (uint32_t)ppm : 1000000;
         memcpy(spans->data + at, &s, sizeof(s));
     }

@@ -281,7 +281,7 @@ static void refill(struct nvml_usage_device *x, const struct frame_usage_share *
 {
     struct buf told = BUF_INIT(1 << 12);
     const struct frame_usage_span spans[] = {{ns(1000), ns(1100), 500000, 1},
-                                             {ns(1100), ns(1200), 1000000, 0}};
+                                             {ns(1100), ns(1200), 400000, 0}};
     buf_reset(&out);
     buf_add(&out, spans, sizeof(spans));
     buf_add(&told, shares, count * sizeof(*shares));
@@ -293,27 +293,30 @@ static void a_hole_has_what_processes_are_known_to_have_done(void **state)
 {
     static const struct {
         struct usage_track shares;
-        struct frame_usage_share told[2];
+        uint32_t before[2], after; // of two processes in the hole, of one behind it
         uint32_t ppm;
     } rows[] = {
-        {{.last_us = 1, .to_ns = UINT64_MAX}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 0},
-        {{.last_us = 1, .to_ns = UINT64_MAX},
-         {{START_NS + 10 * W_NS, START_NS + 11 * W_NS, 1, 200000},
-          {START_NS + 21 * W_NS / 2, START_NS + 12 * W_NS, 2, 300000}},
-         350000},
-        {{.last_us = 1, .to_ns = UINT64_MAX},
-         {{START_NS, START_NS + 11 * W_NS, 1, 700000}, {START_NS, START_NS + 11 * W_NS, 2, 400000}},
-         1000000},
-        {{.last_us = 0, .to_ns = UINT64_MAX}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
-        {{.last_us = 1, .to_ns = START_NS}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
-        {{.last_us = 1, .to_ns = UINT64_MAX, .late = true}, {{0, 0, 1, 0}, {0, 0, 2, 0}}, 500000},
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {0, 0}, 400000, 0},
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {200000, 150000}, 400000, 350000},
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {700000, 400000}, 400000, 1000000},
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {200000, 150000}, 300000, 350000},
+        // Others were busy, too, or these at the same time.
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {200000, 150000}, 290000, 500000},
+        {{.last_us = 1, .to_ns = UINT64_MAX}, {200000, 150000}, 510000, 500000},
+        // None is told; not of that time yet; they come late.
+        {{.last_us = 0, .to_ns = UINT64_MAX}, {0, 0}, 400000, 500000},
+        {{.last_us = 1, .to_ns = START_NS}, {0, 0}, 400000, 500000},
+        {{.last_us = 1, .to_ns = UINT64_MAX, .late = true}, {0, 0}, 400000, 500000},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct nvml_usage_device x = {
             .shares = rows[i].shares, .busy.to_ns = ns(1200), .ahead = BUF_INIT(1 << 12)};
-        refill(&x, rows[i].told, 2);
-        SPANS({ns(1000), ns(1100), rows[i].ppm, 1}, {ns(1100), ns(1200), 1000000});
+        const struct frame_usage_share told[] = {{ns(1000), ns(1100), 1, rows[i].before[0]},
+                                                 {ns(1000), ns(1100), 2, rows[i].before[1]},
+                                                 {ns(1100), ns(1200), 1, rows[i].after}};
+        refill(&x, told, 3);
+        SPANS({ns(1000), ns(1100), rows[i].ppm, 1}, {ns(1100), ns(1200), 400000});
         assert_int_equal(x.ahead.len, 0);
         buf_deinit(&x.ahead);
     }
@@ -322,15 +325,16 @@ static void a_hole_has_what_processes_are_known_to_have_done(void **state)
 static void shares_that_came_before_their_samples_are_remembered(void **state)
 {
     (void)state;
-    const struct frame_usage_share share = {ns(1000), ns(1100), 1, 200000};
+    const struct frame_usage_share shares[] = {{ns(1000), ns(1100), 1, 200000},
+                                               {ns(1100), ns(1200), 1, 400000}};
     struct nvml_usage_device x = {.shares = {.last_us = 1, .to_ns = UINT64_MAX},
                                   .busy.to_ns = ns(1000),
                                   .ahead = BUF_INIT(1 << 12)};
-    refill(&x, &share, 1);
-    assert_int_equal(x.ahead.len, sizeof(share));
+    refill(&x, shares, 1);
+    assert_int_equal(x.ahead.len, sizeof(shares[0]));
     x.busy.to_ns = ns(1200);
-    refill(&x, &share, 0);
-    SPANS({ns(1000), ns(1100), 200000, 1}, {ns(1100), ns(1200), 1000000});
+    refill(&x, &shares[1], 1);
+    SPANS({ns(1000), ns(1100), 200000, 1}, {ns(1100), ns(1200), 400000});
     assert_int_equal(x.ahead.len, 0);
     buf_deinit(&x.ahead);
 }
