@@ -344,10 +344,11 @@ static void show_account(struct ledger *l, struct ledger_entry *a)
     p->has_processes = a->is_live && d->knows_processes && (d->busy_evidence || d->memory_evidence);
     p->processes = a->processes;
     p->allocated_us = a->allocated_ns / NS_PER_US;
+    p->has_idle = a->is_live && a->holds && p->has_busy && d->answers;
     p->idle_since_ns = a->idle_since_ns;
     p->share_ppm = share_ppm(a);
     uint8_t shown = (uint8_t)(p->live | p->holds << 1 | p->has_busy << 2 | p->has_processes << 3 |
-                              p->has_memory << 4);
+                              p->has_memory << 4 | p->has_idle << 5);
     l->is_stale = l->is_stale || shown != a->shown;
     a->shown = shown;
 }

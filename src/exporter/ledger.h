@@ -168,8 +168,8 @@ struct ledger_account { // of a container on a device
     uint64_t energy_uj;
     uint64_t memory_bytes;
     uint32_t processes;
-    uint64_t idle_since_ns; // live, has_busy: end of the last interval with busy time, else when it
-                            // began
+    bool has_idle;          // live, holds, has_busy, and its device answers
+    uint64_t idle_since_ns; // has_idle: end of the last interval with busy time, else when it began
 };
 // In order of device, then of first appearance; ended ones of the linger among them.
 size_t ledger_account_count(const struct ledger *l);

@@ -79,6 +79,7 @@ void ledger_reach(struct ledger *l, uint32_t device, const struct ledger_reach *
         return;
     d->has_busy = reach->has_busy && !d->has_instances;
     d->has_shares = reach->has_shares && !d->has_instances;
+    d->answers = true;
     d->busy_to_ns = reach->busy_to_ns;
     d->shares_to_ns = reach->shares_to_ns;
     struct ledger_mark *mark = d->board == d ? find_mark(l, d, reach->at_ns) : NULL;
@@ -118,7 +119,7 @@ void ledger_gap(struct ledger *l, uint32_t device, uint64_t at_ns)
     struct ledger_unit *d = ledger_find_device(l, device);
     if (!d)
         return;
-    d->knows_processes = d->has_memory = false;
+    d->knows_processes = d->has_memory = d->answers = false;
     if (d->board == d) {
         struct ledger_mark *mark = find_mark(l, d, at_ns);
         if (mark)
@@ -386,7 +387,7 @@ void ledger_clear_processes(struct ledger *l, uint32_t device, uint64_t at_ns)
 void ledger_leave_device(struct ledger *l, struct ledger_unit *d, uint64_t at_ns)
 {
     forget_processes(d);
-    d->knows_processes = d->has_memory = false;
+    d->knows_processes = d->has_memory = d->answers = false;
     for (size_t i = 0; i < d->account_count; i++)
         d->accounts[i]->holds = false;
     settle_accounts(l, d, at_ns);

@@ -141,7 +141,7 @@ struct ledger_unit {
     struct ledger_entry **accounts; // in order of first appearance
     size_t account_count, account_room;
     bool knows_processes, busy_evidence, memory_evidence, foreign;
-    bool has_memory;
+    bool has_memory, answers; // as of the last look
     uint64_t driver_memory, nobody_memory;
 };
 

@@ -168,7 +168,7 @@ static bool get_account_energy(const struct writer *w, const struct ledger_accou
 static bool get_idle(const struct writer *w, const struct ledger_account *a, uint64_t *out)
 {
     *out = w->now_ns > a->idle_since_ns ? (w->now_ns - a->idle_since_ns) / NS_PER_MS : 0;
-    return a->live && a->holds && a->has_busy;
+    return a->has_idle;
 }
 
 static const struct account_row {

@@ -10,17 +10,18 @@
 struct render_layout;
 
 struct render_node_id {
-    uint32_t first, count; // accounts of those who hold it
+    uint32_t first, count; // accounts of those who hold it, as far as it is a device of ours
 };
 struct render_node_resource {
     uint32_t at, bytes; // its labels
+    bool offer_known;
     uint32_t offered;
     uint32_t first, held; // ids that are held
 };
 struct render_node {
     bool valid;
     const struct ledger *ledger;
-    uint64_t ledger_layout, allocatable_version;
+    uint64_t ledger_layout, owners_version, allocatable_version;
     bool offers_known;
     struct buf text;
     struct render_node_resource *resources;

@@ -109,6 +109,13 @@ def check_all_flags(exporter):
     page = exporter.page_when(lambda p: p.samples(UTIL), what="devices")
     labels, _ = page.samples(UTIL)[1]  # the copy of the first GPU's holder, after the GPU's own
     assert {"uuid", "pod_name", "pod_namespace", "container_name"} <= labels.keys()
+    # Of all other families a held GPU has copies alone, the first sample is one.
+    for family in set(page.device_families()) - {UTIL, "DCGM_FI_DEV_FB_USED"}:
+        first, _ = page.samples(family)[0]
+        assert "pod_name" in first, family
+    for family in (UTIL, "DCGM_FI_DEV_FB_USED"):
+        first, _ = page.samples(family)[0]
+        assert "pod_name" not in first, family
     assert "hostname" not in labels and labels["modelName"] == "NVIDIA-A10G"
     assert page.samples("process_cpu_seconds_total")
     told = {l["flag"] for l, _ in page.samples("podgpu_exporter_feature_unavailable_info")}

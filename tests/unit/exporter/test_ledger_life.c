@@ -187,6 +187,13 @@ static void idle_since_the_last_interval_with_work(void **state)
     energy(l, 0, 3, 3000);
     book(l, 3);
     assert_int_equal(account(l, 0, "a")->idle_since_ns, AT(2));
+    assert_true(account(l, 0, "a")->has_idle);
+    ledger_gap(l, 0, AT(4));
+    book(l, 4);
+    assert_false(account(l, 0, "a")->has_idle); // what it does now nobody knows
+    second_of(l, 5);
+    book(l, 5);
+    assert_true(account(l, 0, "a")->has_idle);
 }
 
 static void absurd_facts_are_refused_and_counted(void **state)

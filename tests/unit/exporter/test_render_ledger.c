@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger's families. What stands in the ledger is said by this file in the ledger's stead, so
-// that each number on the page is known.
+// The ledger's families, with a ledger whose numbers the test says.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,56 +8,8 @@
 #include <cmocka.h>
 
 #include "exporter/render_internal.h"
+#include "fake_ledger.h"
 #include "render_fixture.h"
-
-// --- What the ledger says ---
-
-struct ledger {
-    struct ledger_device devices[4];
-    size_t device_count;
-    struct ledger_account accounts[8];
-    size_t account_count;
-    struct ledger_container containers[4];
-    uint64_t layout;
-};
-
-const uint32_t ledger_bucket_ppm[LEDGER_BUCKETS - 1] = {
-    0, 100000, 200000, 300000, 400000, 500000, 600000, 700000, 800000, 900000, 990000, 1000000};
-
-size_t ledger_device_count(const struct ledger *l)
-{
-    return l->device_count;
-}
-
-const struct ledger_device *ledger_device_at(const struct ledger *l, size_t place)
-{
-    return &l->devices[place];
-}
-
-size_t ledger_account_count(const struct ledger *l)
-{
-    return l->account_count;
-}
-
-const struct ledger_account *ledger_account_at(const struct ledger *l, size_t n)
-{
-    return &l->accounts[n];
-}
-
-const struct ledger_container *ledger_container_at(const struct ledger *l, uint32_t number)
-{
-    return &l->containers[number];
-}
-
-uint64_t ledger_layout(const struct ledger *l)
-{
-    return l->layout;
-}
-
-const char *ledger_method_text(enum ledger_method m)
-{
-    return m == LEDGER_METHOD_PROCESS ? "process" : "exclusive";
-}
 
 // --- A page with it ---
 
@@ -110,6 +61,7 @@ static struct ledger_account account(uint32_t device, uint32_t container)
                                    .has_busy = true,
                                    .has_memory = true,
                                    .has_processes = true,
+                                   .has_idle = true,
                                    .share_ppm = 125000,
                                    .allocated_us = 500,
                                    .busy_us = 1000000,
@@ -172,7 +124,7 @@ static void test_what_is_not_known_has_no_series(void **state)
 {
     cleanup(fixture_freep) struct fixture *f = shared_gpu();
     ledger.accounts[1].has_busy = ledger.accounts[1].has_memory = false;
-    ledger.accounts[1].has_processes = false;
+    ledger.accounts[1].has_processes = ledger.accounts[1].has_idle = false;
     page(f, TEXT_FORMAT_PROMETHEUS);
     assert_true(fixture_has_line(f, BUSY D0 A " 1.000000"));
     assert_null(strstr(fixture_family(f, BUSY), "pod=\"b\""));
@@ -203,7 +155,7 @@ static void test_what_is_not_known_has_no_series(void **state)
 static void test_an_ended_container_keeps_its_counters_alone(void **state)
 {
     cleanup(fixture_freep) struct fixture *f = shared_gpu();
-    ledger.accounts[0].live = false;
+    ledger.accounts[0].live = ledger.accounts[0].has_idle = false;
     page(f, TEXT_FORMAT_PROMETHEUS);
     static const char *const gauges[] = {
         "podgpu_container_gpu_share_ratio", "podgpu_container_gpu_memory_used_bytes",
@@ -300,7 +252,7 @@ static void test_an_instance_that_is_gone_keeps_its_series(void **state)
     fixture_list(f);
     ledger.layout++;
     ledger.devices[1].present = false;
-    ledger.accounts[0].live = false;
+    ledger.accounts[0].live = ledger.accounts[0].has_idle = false;
     page(f, TEXT_FORMAT_PROMETHEUS);
     assert_true(fixture_has_line(f, "podgpu_gpu_busy_seconds_total" I1 "} 3.000001"));
     assert_true(fixture_has_line(f, BUSY I1 A " 1.000000"));
@@ -322,9 +274,9 @@ static void test_a_new_instance_of_an_old_number_is_one_series_with_it(void **st
     ledger.devices[1].uuid = "MIG-new";
     ledger.accounts[0] = account(1, 1);
     ledger.accounts[1] = account(2, 0);
-    ledger.accounts[1].live = false;
+    ledger.accounts[1].live = ledger.accounts[1].has_idle = false;
     ledger.accounts[2] = account(2, 1);
-    ledger.accounts[2].live = false;
+    ledger.accounts[2].live = ledger.accounts[2].has_idle = false;
     page(f, TEXT_FORMAT_PROMETHEUS);
     assert_true(fixture_has_line(f, "podgpu_gpu_busy_seconds_total" I1 "} 6.000002"));
     assert_true(fixture_has_line(f, "podgpu_gpu_memory_used_bytes" I1 "} 4096"));
