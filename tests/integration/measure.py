@@ -84,3 +84,12 @@ def soak(samples, gpus, instances, counters, *flags, exact=False):
     text = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
     heap = [(int(s), int(h)) for s, h in re.findall(r"^sample=(\d+) heap=(\d+)$", text, re.M)]
     return {k: int(v) for k, v in re.findall(r"^(\w+)=(\d+)$", text, re.M)}, heap
+
+
+def ledger_soak(samples, counters, exact=False):
+    """The same of bench_ledger."""
+    env = dict(os.environ, GLIBC_TUNABLES="glibc.malloc.tcache_count=0") if exact else None
+    command = [BUILD / "bench" / "bench_ledger", str(samples), "-k", "-f", counters]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    heap = [(int(s), int(h)) for s, h in re.findall(r"^sample=(\d+) heap=(\d+)$", text, re.M)]
+    return {k: int(v) for k, v in re.findall(r"^(\w+)=(\d+)$", text, re.M)}, heap

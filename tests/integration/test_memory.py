@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness import BUILD, exporter_at, exporter_on
-from measure import STOCK, Client, a10g_node, has_profiling, memory_kib, pss_kib, soak, wide_counters
+from measure import STOCK, Client, a10g_node, has_profiling, ledger_soak, memory_kib, pss_kib, soak, wide_counters
 import run_node
 
 pytestmark = pytest.mark.skipif(BUILD.name in ("asan", "tsan"), reason="a sanitizer's memory is not ours")
@@ -33,6 +33,38 @@ def test_the_heap_of_the_engines_is_flat(instances, counters, samples, tmp_path)
     later = [h for s, h in heap if s > 0]
     assert later[0] > 100000
     assert max(later) - min(later) <= 1024, heap
+
+
+def test_the_heap_of_the_ledger_is_flat_while_pods_come_and_go():
+    # Every tenth second a pod of 64 is followed by another; those that ended linger for five minutes.
+    numbers, heap = ledger_soak(8000, STOCK, exact=True)
+    assert [s for s, _ in heap] == list(range(0, 8001, 1000))
+    assert numbers["accounts"] == 64 + 30
+    later = [h for s, h in heap if s > 1000]
+    assert later[0] > 100000
+    assert max(later) - min(later) <= 4096, heap
+    # Listed processes are looked at every fifth second, not with each of the samples.
+    assert numbers["looks"] < 8000 * 192 / 4
+
+
+def holders_are_booked(page):
+    return len(page.samples("podgpu_container_gpu_busy_seconds_total")) == 64
+
+
+def test_with_the_ledger_of_a_full_node_exporter_and_helper_are_small():
+    with run_node.SimNode("node-110", proc=True, logs=True) as node:
+        flags = ["--proc-path", node.proc_path, "--pod-log-path", node.log_path]
+        with exporter_at(node, *flags, counters=STOCK) as exporter:
+            exporter.page_when(holders_are_booked, 30, "busy time of 64 containers")
+            clients = [Client(exporter.port, gzip=n % 2 == 1) for n in range(4)]
+            for _ in range(30):
+                for client in clients:
+                    client.scrape()
+                time.sleep(0.1)
+            taken = [pss_kib(exporter.pid), pss_kib(exporter.helper_pid())]
+            for client in clients:
+                client.close()
+    assert sum(taken) <= 9 * 1024, taken
 
 
 def test_the_programs_are_flat_over_twenty_thousand_samples(tmp_path):
