@@ -77,8 +77,7 @@ static uint32_t pid_of(size_t pod, size_t process)
 
 static void write_uid(size_t pod, char out[POD_UID_BYTES])
 {
-    (void)snprintf(out, POD_UID_BYTES, "%08x-0000-4000-8000-%012x", (unsigned)pod,
-                   node.lives[pod]);
+    (void)snprintf(out, POD_UID_BYTES, "%08x-0000-4000-8000-%012x", (unsigned)pod, node.lives[pod]);
 }
 
 static bool find_process(void *user, uint32_t pid, struct process_identity *out)
@@ -166,9 +165,9 @@ static void fill_gpu(uint32_t gpu)
         made.spans[made.head.spans++] = (struct frame_usage_span){
             from_ns + s * step_ns, from_ns + (s + 1) * step_ns, 900000, 0};
         for (uint32_t i = 0; i < REPLICAS * RUN; i++)
-            made.shares[made.head.shares++] = (struct frame_usage_share){
-                from_ns + s * step_ns, from_ns + (s + 1) * step_ns,
-                pid_of(gpu * REPLICAS + i / RUN, i % RUN), 30000};
+            made.shares[made.head.shares++] =
+                (struct frame_usage_share){from_ns + s * step_ns, from_ns + (s + 1) * step_ns,
+                                           pid_of(gpu * REPLICAS + i / RUN, i % RUN), 30000};
     }
     for (uint32_t i = 0; i < REPLICAS * RUN; i++)
         made.processes[made.head.processes++] = (struct frame_usage_process){
