@@ -201,6 +201,10 @@ void app_ledger_take(struct app_source *s, const struct frame *frame)
     if (!g || !fits)
         return;
     uint64_t now_ns = g->now_ns = clock_mono_ns();
+    // The clock is one for all processes: a frame of the future is nonsense, and what it says of
+    // holders would outlive it.
+    if (frame->type == FRAME_USAGE && frame->as.usage.head->ended_ns > now_ns)
+        return;
     int r = refresh(a, now_ns);
     if (r == 0)
         r = usage_take(g->usage, &a->view, s->which, frame);
@@ -275,8 +279,8 @@ bool app_ledger_condition(const struct app *a, struct ready_condition *out)
     static const char *const texts[] = {
         [PROCESS_VIEW_HOST] = "those of all pods can be seen",
         [PROCESS_VIEW_PRIVATE] =
-            "those of other pods cannot be seen, so containers that share a gpu have no busy time "
-            "and memory: hostPID is missing",
+            ("those of other pods cannot be seen, so containers that share a gpu have no busy time "
+             "and memory: hostPID is missing"),
         [PROCESS_VIEW_UNKNOWN] = "pids may be those of another node",
     };
     out->name = "processes";

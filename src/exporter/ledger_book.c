@@ -391,6 +391,11 @@ static void pull_back(struct ledger *l, struct ledger_unit *d, uint64_t now_ns)
     for (size_t i = 0; i < d->look_count; i++)
         d->looks[i].at_ns = d->looks[i].at_ns > most_ns ? now_ns : d->looks[i].at_ns;
     d->void_to_ns = d->void_to_ns > most_ns ? now_ns : d->void_to_ns;
+    for (size_t i = 0; i < d->account_count; i++) {
+        struct ledger_entry *a = d->accounts[i];
+        a->ended_ns = a->ended_ns > most_ns ? now_ns : a->ended_ns;
+        a->idle_since_ns = a->idle_since_ns > most_ns ? now_ns : a->idle_since_ns;
+    }
 }
 
 // A clock of the source that runs ahead of ours: all that waits is void.

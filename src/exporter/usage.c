@@ -317,10 +317,11 @@ static uint32_t number_of(struct usage *u, const struct usage_holder *h, bool po
     return ledger_container_number(u->config.ledger, &c);
 }
 
+// One that the ledger has no room for holds like any other, and has no name: nobody's stay apart.
 static void add_number(struct ledger_holder *list, size_t *count, uint32_t number,
                        uint32_t replicas)
 {
-    size_t at = 0;
+    size_t at = number == LEDGER_NONE ? *count : 0;
     while (at < *count && list[at].container != number)
         at++;
     if (at == *count)
@@ -349,10 +350,7 @@ int usage_tell_holders(struct usage *u, size_t device, uint64_t at_ns)
     for (size_t i = 0; i < d->holder_count; i++) {
         if (!counts(u, &d->holders[i]))
             continue;
-        uint32_t number = number_of(u, &d->holders[i], pod_alone);
-        if (number == LEDGER_NONE)
-            return -ENOMEM;
-        add_number(list, &count, number, d->holders[i].replicas);
+        add_number(list, &count, number_of(u, &d->holders[i], pod_alone), d->holders[i].replicas);
     }
     if (is_told(d, list, count))
         return 0;

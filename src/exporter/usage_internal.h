@@ -101,7 +101,7 @@ bool usage_is_own(const struct usage *u, const char *namespace_name, const char 
 // Works out what is named by elimination, from the runners of all devices. 0, -ENOMEM.
 int must_use usage_eliminate(struct usage *u, uint64_t now_ns);
 // Gives the runners of a device their containers. 0, -ENOMEM.
-int must_use usage_name_runners(struct usage *u, struct usage_device *d);
+void usage_name_runners(struct usage *u, struct usage_device *d);
 void usage_forget_names(struct usage *u);
 
 // usage_stats.c

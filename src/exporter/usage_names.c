@@ -304,20 +304,20 @@ static const char *only_container(const struct usage_device *d, const struct nam
     return container ? container : "";
 }
 
-static int name_runner(struct usage *u, const struct usage_device *d, struct usage_runner *r)
+static void name_runner(struct usage *u, const struct usage_device *d, struct usage_runner *r)
 {
     struct name n;
     r->container = LEDGER_NONE;
     r->unnamed = false;
     if (r->own || r->kind != PROCESS_POD || !r->pod_uid[0])
-        return 0;
+        return;
     if (!find_name(u, r, &n)) {
         r->unnamed = true;
-        return 0;
+        return;
     }
     if (usage_is_own(u, n.namespace_name, n.pod)) {
         r->own = true;
-        return 0;
+        return;
     }
     const struct ledger_container c = {
         .namespace_name = n.namespace_name,
@@ -326,7 +326,6 @@ static int name_runner(struct usage *u, const struct usage_device *d, struct usa
         .pod_uid = n.uid,
     };
     r->container = ledger_container_number(u->config.ledger, &c);
-    return r->container == LEDGER_NONE ? -ENOMEM : 0;
 }
 
 // True when each pod that holds the device has a UID, so that an unknown one is none of them.
@@ -367,6 +366,8 @@ static bool is_foreign(const struct usage_device *d, const struct usage_runner *
         return false;
     if (r->container != LEDGER_NONE)
         return !is_holder(d, r->container);
+    if (r->kind == PROCESS_POD && r->pod_uid[0] && !r->unnamed)
+        return true; // the ledger has no room for its container, so it may be anybody's
     return r->kind == PROCESS_HOST || (r->unnamed && unnamed_are);
 }
 
@@ -378,9 +379,8 @@ static bool is_beside(const struct usage_runner *r, const struct usage_runner *b
            strcmp(r->container_id, before->container_id) == 0;
 }
 
-int usage_name_runners(struct usage *u, struct usage_device *d)
+void usage_name_runners(struct usage *u, struct usage_device *d)
 {
-    int result = 0;
     for (size_t i = 0; i < d->runner_count; i++) {
         struct usage_runner *r = &d->runners[i];
         if (i > 0 && is_beside(r, r - 1)) {
@@ -388,11 +388,9 @@ int usage_name_runners(struct usage *u, struct usage_device *d)
             r->unnamed = r[-1].unnamed;
             continue;
         }
-        if (name_runner(u, d, r) < 0)
-            result = -ENOMEM;
+        name_runner(u, d, r);
     }
     bool unnamed_are = holders_are_known(u, d) || several_are_unnamed(d);
     for (size_t i = 0; i < d->runner_count; i++)
         d->runners[i].foreign = is_foreign(d, &d->runners[i], unnamed_are);
-    return result;
 }

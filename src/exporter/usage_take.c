@@ -380,8 +380,7 @@ static int take_usage(struct usage *u, const struct device_view *view, const str
     for (size_t i = 0; i < head->count; i++) {
         if (!parts[i].d)
             continue;
-        if (usage_name_runners(u, parts[i].d) < 0)
-            result = -ENOMEM;
+        usage_name_runners(u, parts[i].d);
         judge_mps(parts[i].d);
         if (tell_device(u, &parts[i]) < 0)
             result = -ENOMEM;

@@ -284,7 +284,7 @@ struct frame_usage_device {
     uint32_t entity; // GPU or instance in ENTITIES; ascending, each once. A GPU with instances has
                      // energy alone, an instance no energy
     uint32_t flags;  // enum frame_usage_flag
-    uint64_t taken_ns;                  // energy, memory and processes were read
+    uint64_t taken_ns;                  // energy, memory and processes were read; <= ended_ns
     uint64_t energy_mj;                 // the driver's counter
     uint64_t memory_used, memory_total; // bytes, as FB_USED and FB_TOTAL have them
     uint64_t busy_to_ns;                // spans after those sent so far begin here or later

@@ -57,8 +57,11 @@ const char *frame_usage_check(const struct frame_usage *head, size_t bytes, uint
         const struct frame_usage_device *d = &f.as.usage.devices[i];
         if (d->entity >= entities || (i > 0 && d->entity <= d[-1].entity))
             return "usage: entity";
+        if (d->taken_ns > head->ended_ns)
+            return "usage: taken after its end";
         if (d->spans > head->spans - spans || d->shares > head->shares - shares ||
-            d->processes > head->processes - processes)
+            d->processes > head->processes - processes ||
+            d->processes > LIMIT_USAGE_DEVICE_PROCESSES)
             return "usage: counts";
         const char *wrong = check_device(d, f.as.usage.spans + spans, f.as.usage.shares + shares);
         if (wrong)

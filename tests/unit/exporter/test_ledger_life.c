@@ -220,6 +220,24 @@ static void absurd_facts_are_refused_and_counted(void **state)
     assert_account(l, "a", 1000000, 1000000, 1000000);
 }
 
+static void a_life_that_began_or_ended_in_the_future_does_so_now(void **state)
+{
+    OWN l = held_for(3);
+    uint32_t others[] = {named(l, "b", "b"), named(l, "c", "c")};
+    for (size_t i = 0; i < 2; i++) { // a share makes an account, and says when it ended
+        assert_int_equal(ledger_add_share(l, 0, others[i], AT(2), UINT64_MAX, 5), 0);
+        assert_int_equal(ledger_add_share(l, 0, others[i], UINT64_MAX - 9, UINT64_MAX, 5), 0);
+    }
+    run(l, 1e9, &(struct ledger_process){named(l, "d", "d"), true, GIB}, 1);
+    book(l, 3);
+    assert_int_equal(account(l, 0, "d")->idle_since_ns, AT(3));
+    assert_non_null(find(l, 0, "c"));
+    book(l, 303); // one linger for both, not one after the other
+    assert_null(find(l, 0, "b"));
+    assert_null(find(l, 0, "c"));
+    assert_true(ledger_adds_up(l));
+}
+
 static void facts_of_the_future_are_void(void **state)
 {
     OWN l = held_for(1);
@@ -312,6 +330,7 @@ int main(void)
         cmocka_unit_test(an_interval_waits_for_its_spans_no_longer_than_the_lag),
         cmocka_unit_test(idle_since_the_last_interval_with_work),
         cmocka_unit_test(absurd_facts_are_refused_and_counted),
+        cmocka_unit_test(a_life_that_began_or_ended_in_the_future_does_so_now),
         cmocka_unit_test(facts_of_the_future_are_void),
         cmocka_unit_test(lists_that_name_nothing_cost_nobody_else),
         cmocka_unit_test(each_allocation_may_fail),

@@ -160,6 +160,34 @@ static void holders_are_told_with_their_replicas_and_once(void **state)
     TOLD("holders", "");
 }
 
+static void whom_the_ledger_has_no_room_for_holds_without_a_name_and_stops_nothing(void **state)
+{
+    (void)state;
+    name_pod("b", UID_B, "Running");
+    name_pod("c", UID_C, "Running");
+    OWNERS(HOLD(0, "a", "main", "GPU-0::0"));
+    ledger_is_full = true;
+    const struct hold list[] = {HOLD(0, "a", "main", "GPU-0::0"), HOLD(0, "b", "main", "GPU-0::1"),
+                                HOLD(0, "c", "main", "GPU-0::2"), HOLD(1, "b", "main", "GPU-1")};
+    const uint32_t offered[] = {4, 1, 1, 1};
+    told.len = 0;
+    assert_int_equal(try_hold(list, ARRAY_SIZE(list), offered), 0);
+    TOLD("holders 0", "holders 0 ns/a/main*1 -*1 -*1 of 4");
+    TOLD("holders 1", "holders 1 -*1 of 1");
+    pod_process(20, UID_B, ID_MAIN);
+    frame_start(1000);
+    on(0, ALL);
+    runs(20, FRAME_USAGE_COMPUTE, 300);
+    does(20, 60);
+    take();
+    ledger_is_full = false;
+    TOLD("processes", "processes 0 -!=300 +busy +memory");
+    TOLD("share", "share 0 - 900-1000 600000");
+    told.len = 0;
+    take(); // there is room again
+    TOLD("holders 0", "holders 0 ns/a/main*1 ns/b/main*1 ns/c/main*1 of 4");
+}
+
 static void trap_2_a_new_holder_is_another_container_from_the_time_it_was_seen(void **state)
 {
     (void)state;
@@ -936,6 +964,7 @@ int main(void)
         TEST(a_frame_of_another_list_is_left_alone),
         TEST(shared_gpus_are_split_by_process),
         TEST(holders_are_told_with_their_replicas_and_once),
+        TEST(whom_the_ledger_has_no_room_for_holds_without_a_name_and_stops_nothing),
         TEST(trap_2_a_new_holder_is_another_container_from_the_time_it_was_seen),
         TEST(trap_3_a_pod_made_anew_under_its_name_is_another_container),
         TEST(trap_4_an_init_container_that_uses_the_gpu_has_its_own_name),

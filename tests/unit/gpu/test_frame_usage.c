@@ -116,6 +116,7 @@ static void what_does_not_hold_together_is_refused(void **state)
 {
     (void)state;
     REFUSED(u.head.started_ns = 2001, "usage: ends before it starts");
+    REFUSED(u.devices[1].taken_ns = u.head.ended_ns + 1, "usage: taken after its end");
     REFUSED(u.devices[1].entity = 3, "usage: entity");
     REFUSED(u.devices[1].entity = 0, "usage: entity");
     REFUSED(u.devices[0].entity = 2; u.devices[1].entity = 1, "usage: entity");
