@@ -16,6 +16,8 @@ import run_node
 
 USUAL_PORT = 9400
 READY_SECONDS = 10
+LEDGER_SECONDS = 3
+SHARE, BUSY = "podgpu_container_gpu_share_ratio", "podgpu_container_gpu_busy_seconds_total"
 END_SECONDS = 10
 
 
@@ -100,6 +102,14 @@ class Exporter:
             if self.port and (self.get("/readyz") or (0,))[0] == 200:
                 break
             time.sleep(0.05)
+        page = self.page()
+        until = min(deadline, time.monotonic() + LEDGER_SECONDS)
+        while page and is_being_booked(page) and time.monotonic() < until:
+            time.sleep(0.1)
+            page = self.page()
+        return page
+
+    def page(self):
         answer = self.get("/metrics") if self.port and self.process.poll() is None else None
         return answer[1] if answer and answer[0] == 200 else None
 
@@ -123,6 +133,14 @@ def samples(page, family):
             for line in page.splitlines() if line.startswith(family + "{")]
 
 
+def is_being_booked(page):
+    """Whether the use of those who share a GPU is still to come."""
+    methods = {labels["method"] for labels, _ in samples(page, "podgpu_exporter_attribution_info")}
+    booked = samples(page, "podgpu_gpu_busy_seconds_total")
+    return "podgpu_gpu_info{" in page and not any(value for _, value in booked) and \
+        (not methods or "process" in methods)
+
+
 def overview(page):
     """A line for each GPU, or GPU instance, and its owner."""
     def key(labels):
@@ -143,6 +161,21 @@ def overview(page):
             numbers.append(f"{busy[key(labels)]:.0f} % busy")
         lines.append(f"    {name:8}  {labels.get('modelName', ''):24}  {owner:50}  {', '.join(numbers)}")
     return lines + counts(page, bool(lines))
+
+
+def shares(page):
+    """A line for each container of a device that several hold."""
+    rows = samples(page, SHARE)
+    holders = [(labels["gpu"], labels.get("GPU_I_ID")) for labels, _ in rows]
+    busy = {tuple(sorted(labels.items())): value for labels, value in samples(page, BUSY)}
+    lines = []
+    for (labels, share), device in zip(rows, holders):
+        if holders.count(device) > 1:
+            owner = "/".join(labels[k] for k in ("namespace", "pod", "container"))
+            seconds = busy.get(tuple(sorted(labels.items())))
+            used = "use not to be told apart" if seconds is None else f"busy {seconds:.3f} s so far"
+            lines.append(f"    GPU {device[0]:4}  {owner:50}  {share:.1%} of it, {used}")
+    return lines
 
 
 # What tells a device of a kind from the others of it: the first of the labels that a sample has.
@@ -173,6 +206,11 @@ def tell(arguments, node, exporter, page):
     else:
         print("  What its page says now:")
         print("\n".join(overview(page)[:12] or ["    no device"]))
+        shared = shares(page)
+        if shared:
+            print(f"  Of shared GPUs, by {BUSY} (docs/shared-gpus.md):")
+            print("\n".join(shared[:16]))
+            print(f"  to see it grow:  curl -s {exporter.url}/metrics | grep ^{BUSY}")
     print("  Ctrl-C ends it." if arguments.seconds is None else f"  It ends by itself in {arguments.seconds:g} s.",
           flush=True)
 
@@ -192,6 +230,8 @@ def run(arguments, extra):
                 from demo_cloudwatch import Agent
                 agent = Agent(node.directory, f"127.0.0.1:{exporter.port}")
                 shipped = agent.tell()
+                if page and shares(page):
+                    agent.tell_shares()
             until = time.monotonic() + (arguments.seconds if arguments.seconds is not None else float("inf"))
             while not ending.wait(0.1) and exporter.process.poll() is None and time.monotonic() < until:
                 pass

@@ -106,6 +106,27 @@ class Agent:
             time.sleep(0.2)
         return None
 
+    def shares(self):
+        """{pod: the latest event about its share of a GPU}, of scenarios in which several share one."""
+        latest = {}
+        for event in self.logs.events():
+            if "podgpu_container_gpu_busy_seconds_total" in event:
+                latest[event["namespace"], event["pod"], event["container"], event["gpu"]] = event
+        return latest
+
+    def wait_shares(self):
+        """Counters are there from the second scrape on."""
+        deadline = time.monotonic() + FIRST_EVENT_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None and not self.shares():
+            time.sleep(0.2)
+        return self.shares()
+
+    def tell_shares(self):
+        print("  And of each pod on a shared GPU, what it used since the scrape before:")
+        for event in self.wait_shares().values():
+            print("    " + json.dumps(event))
+        sys.stdout.flush()
+
     def tell(self):
         event = self.first_event()
         print("\npodgpu-agent ships its metrics:")

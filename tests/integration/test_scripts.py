@@ -78,6 +78,19 @@ def test_the_demo_tells_where_to_look_shows_its_gpus_and_ends_with_status_0():
     assert "It ends by itself in 1 s." in done.stdout
 
 
+def test_the_demo_of_a_shared_gpu_shows_what_each_pod_used_of_it():
+    done = script("demo", "--scenario", "timeslice", "--port", 0, "--seconds", 0, "--cloudwatch", seconds=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = re.findall(r"^    GPU 0 +default/([\w-]+)/main +25\.0% of it, busy (\d+\.\d{3}) s so far$", done.stdout, re.M)
+    assert [pod for pod, _ in shown] == ["idle-d", "infer-a", "infer-b", "infer-c"]
+    assert float(shown[0][1]) == 0 and all(float(seconds) > 0 for _, seconds in shown[1:3])
+    assert re.search(r"curl -s http://127\.0\.0\.1:\d+/metrics \| grep \^podgpu_container_gpu_busy_seconds_total$", done.stdout, re.M)
+    told = done.stdout.split("of each pod on a shared GPU")[1]
+    events = [json.loads(line) for line in re.findall(r"^    (\{.*\})$", told, re.M)]
+    assert sorted(e["pod"] for e in events) == ["idle-d", "infer-a", "infer-b", "infer-c"]
+    assert all(e["podgpu_container_gpu_busy_seconds_total"] >= 0 for e in events)
+
+
 def test_the_demo_counts_devices_that_it_has_no_numbers_of(tmp_path):
     rows = tmp_path / "counters.csv"
     rows.write_text("DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, s\n")
