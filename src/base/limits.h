@@ -37,6 +37,7 @@
 #define LIMIT_USAGE_DEVICE_PROCESSES                                                               \
     4096 // of one device; more are left out, flag PROCESSES not set
 
+#define LIMIT_USAGE_COUNTED 1024  // unnamed pods and undeclared containers that are told apart
 #define LIMIT_USAGE_BINDINGS 1024 // pods named by elimination: a node runs 250
 
 // The ledger: containers on this node's GPUs, and of them ended ones whose counters still stay (a

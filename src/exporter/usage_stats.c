@@ -2,6 +2,8 @@
 // What is told about all devices together, and per pod as dcgm-exporter has it.
 #include <stdlib.h>
 
+#include "base/limits.h"
+#include "base/map.h"
 #include "exporter/usage_internal.h"
 
 static void count_device(struct usage *u, struct usage_device *d)
@@ -20,49 +22,60 @@ static void count_device(struct usage *u, struct usage_device *d)
     u->stats.mps_hidden = u->stats.mps_hidden || d->hidden;
 }
 
-// The first of its kind, in order of device and pid: so each is counted once.
-static bool is_first(const struct usage *u, size_t device, size_t runner,
-                     bool (*same)(const struct usage_runner *, const struct usage_runner *))
-{
-    const struct usage_runner *r = &u->devices[device].runners[runner];
-    for (size_t i = 0; i <= device; i++) {
-        const struct usage_device *d = &u->devices[i];
-        size_t end = i == device ? runner : d->runner_count;
-        for (size_t k = 0; k < end; k++)
-            if (same(&d->runners[k], r))
-                return false;
-    }
-    return true;
-}
+// --- What is told once, however many processes it has ---
 
-static bool same_unnamed(const struct usage_runner *a, const struct usage_runner *b)
-{
-    return a->listed && a->unnamed && strcmp(a->pod_uid, b->pod_uid) == 0;
-}
+// Open addressing, half full at the most: a count costs as much as there are processes. What does
+// not go in is not counted, and a node runs 250 pods.
+struct once {
+    const struct usage_runner *slots[2 * LIMIT_USAGE_COUNTED];
+    size_t count;
+};
 
 static bool is_undeclared(const struct usage_runner *r)
 {
-    return r->listed && r->foreign && r->container != LEDGER_NONE;
+    return r->listed && !r->unnamed && r->foreign && r->container != LEDGER_NONE;
 }
 
-static bool same_undeclared(const struct usage_runner *a, const struct usage_runner *b)
+static bool same(const struct usage_runner *a, const struct usage_runner *b)
 {
-    return is_undeclared(a) && a->container == b->container;
+    if (a->unnamed != b->unnamed)
+        return false;
+    return a->unnamed ? strcmp(a->pod_uid, b->pod_uid) == 0 : a->container == b->container;
+}
+
+static uint64_t hash_of(const struct usage_runner *r)
+{
+    if (r->unnamed)
+        return map_hash(sv_from(r->pod_uid));
+    return map_hash((struct sv){(const char *)&r->container, sizeof(r->container)});
+}
+
+// It was not there before, and is now.
+static bool add_once(struct once *o, const struct usage_runner *r)
+{
+    size_t at = hash_of(r) % ARRAY_SIZE(o->slots);
+    while (o->slots[at] && !same(o->slots[at], r))
+        at = (at + 1) % ARRAY_SIZE(o->slots);
+    if (o->slots[at] || o->count == LIMIT_USAGE_COUNTED)
+        return false;
+    o->slots[at] = r;
+    o->count++;
+    return true;
 }
 
 void usage_count(struct usage *u)
 {
+    struct once once = {0};
     u->stats = (struct usage_stats){.frames = u->stats.frames};
-    for (size_t i = 0; i < u->device_count; i++)
-        count_device(u, &u->devices[i]);
     for (size_t i = 0; i < u->device_count; i++) {
-        const struct usage_device *d = &u->devices[i];
+        struct usage_device *d = &u->devices[i];
+        count_device(u, d);
         for (size_t k = 0; k < d->runner_count; k++) {
             const struct usage_runner *r = &d->runners[k];
             if (r->listed && r->unnamed)
-                u->stats.unnamed_pods += is_first(u, i, k, same_unnamed);
+                u->stats.unnamed_pods += add_once(&once, r);
             else if (is_undeclared(r))
-                u->stats.undeclared += is_first(u, i, k, same_undeclared);
+                u->stats.undeclared += add_once(&once, r);
         }
     }
 }
