@@ -16,7 +16,7 @@ import run_node
 
 USUAL_PORT = 9400
 READY_SECONDS = 10
-LEDGER_SECONDS = 3
+LEDGER_SECONDS = 10
 SHARE, BUSY = "podgpu_container_gpu_share_ratio", "podgpu_container_gpu_busy_seconds_total"
 END_SECONDS = 10
 
@@ -95,7 +95,7 @@ class Exporter:
         except OSError:
             return None
 
-    def wait_ready(self):
+    def wait_ready(self, shared=False):
         """Its page once it is ready, or what there is when the time is over; None when it doesn't answer."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -103,8 +103,8 @@ class Exporter:
                 break
             time.sleep(0.05)
         page = self.page()
-        until = min(deadline, time.monotonic() + LEDGER_SECONDS)
-        while page and is_being_booked(page) and time.monotonic() < until:
+        until = time.monotonic() + LEDGER_SECONDS
+        while shared and page and is_being_booked(page) and time.monotonic() < until:
             time.sleep(0.1)
             page = self.page()
         return page
@@ -134,11 +134,12 @@ def samples(page, family):
 
 
 def is_being_booked(page):
-    """Whether the use of those who share a GPU is still to come."""
-    methods = {labels["method"] for labels, _ in samples(page, "podgpu_exporter_attribution_info")}
-    booked = samples(page, "podgpu_gpu_busy_seconds_total")
-    return "podgpu_gpu_info{" in page and not any(value for _, value in booked) and \
-        (not methods or "process" in methods)
+    """Whether the use of those who share a GPU is still to come; where it can't be told apart it never comes."""
+    return "podgpu_gpu_info{" in page and not any(value for _, value in samples(page, BUSY))
+
+
+def has_replicas(node):
+    return any(node.node.replicas(gpu) > 1 for gpu in range(node.node.gpu_count))
 
 
 def overview(page):
@@ -223,7 +224,7 @@ def run(arguments, extra):
         exporter = Exporter(node, usual_port() if arguments.port is None else arguments.port, extra)
         agent, shipped = None, True
         try:
-            page = exporter.wait_ready()
+            page = exporter.wait_ready(has_replicas(node))
             if exporter.process.poll() is None:
                 tell(arguments, node, exporter, page)
             if arguments.cloudwatch and exporter.process.poll() is None:
