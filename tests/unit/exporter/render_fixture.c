@@ -375,6 +375,15 @@ void fixture_hold(struct fixture *f, uint32_t entity, const char *namespace_name
     f->owners.version++;
 }
 
+static void add_json(struct buf *out, struct sv text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] == '"' || text.ptr[i] == '\\')
+            buf_add_char(out, '\\');
+        buf_add_char(out, text.ptr[i]);
+    }
+}
+
 void fixture_label(struct fixture *f, const char *key, const char *uid, const char *labels)
 {
     struct json_document *document = NULL;
@@ -386,10 +395,11 @@ void fixture_label(struct fixture *f, const char *key, const char *uid, const ch
     if (!f->metadata)
         must(pod_metadata_new(&f->options, &f->metadata) == 0, "memory");
     sv_next(&name, '/', &namespace_name);
-    buf_add_fmt(&text,
-                "{\"metadata\":{\"namespace\":\"%.*s\",\"name\":\"%.*s\",\"uid\":\"%s\","
-                "\"labels\":{%s}}}",
-                SV_FMT(namespace_name), SV_FMT(name), uid, labels);
+    buf_add_str(&text, "{\"metadata\":{\"namespace\":\"");
+    add_json(&text, namespace_name);
+    buf_add_str(&text, "\",\"name\":\"");
+    add_json(&text, name);
+    buf_add_fmt(&text, "\",\"uid\":\"%s\",\"labels\":{%s}}}", uid, labels);
     must(text.error == 0 && json_parse(buf_sv(&text), "pod", &document, NULL) == 0, "labels");
     must(pod_record_from_json(json_root(document), &arena, &pod) == 0, "pod");
     must(pod_metadata_put(f->metadata, POD_METADATA_API_SERVER, &pod) == 0, "memory");
