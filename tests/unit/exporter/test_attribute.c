@@ -622,9 +622,14 @@ static void unknown_ids_are_counted_a_row_each(void **state)
 {
     const struct attribute_device devices[] = {GPU(0, "GPU-" U)};
     struct pod_device rows[] = {
-        ROW("p", "c", "nvidia.com/gpu", "GPU-" V),        ROW("q", "c", "nvidia.com/gpu", "GPU-" V),
-        ROW("q", "c", "nvidia.com/mig-1g.5gb", "MIG-" W), ROW("q", "c", "nvidia.com/gpu", "GPU-" U),
+        ROW("p", "c", "nvidia.com/gpu", "GPU-" V),
+        ROW("q", "c", "nvidia.com/gpu", "GPU-" V),
+        ROW("q", "c", "nvidia.com/mig-1g.5gb", "MIG-" W),
+        ROW("q", "c", "nvidia.com/gpu", "GPU-" U),
         ROW("q", "c", "example.com/x", "GPU-" V),
+        // A vGPU and a GPU that is passed through, as KubeVirt's plugin names them.
+        ROW("vm", "compute", "nvidia.com/NVIDIA_A10-8C", "c2177f1f-6f4a-4b52-9c3e-0a4f6d8b1e01"),
+        ROW("vm", "compute", "nvidia.com/GA102GL_A10", "0000:3b:00.0"),
     };
     struct attribute_result r = run(&by_uuid, devices, 1, rows, ARRAY_SIZE(rows));
     assert_int_equal(r.unknown_ids, 3);

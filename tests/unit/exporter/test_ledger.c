@@ -130,6 +130,34 @@ static void without_evidence_sharers_have_no_busy_time(void **state)
     assert_int_equal(ledger_device_at(l, 0)->unattributed_memory, GIB);
 }
 
+// Each has a series of its own, so that their sum by pod is right.
+static void trap_9_a_container_with_two_gpus_has_an_account_on_each(void **state)
+{
+    OWN l = make_ledger();
+    struct ledger_device_info gpus[] = {{.uuid = "GPU-0", .board = 0},
+                                        {.uuid = "GPU-1", .board = 1}};
+    assert_int_equal(ledger_set_devices(l, gpus, 2, T0), 0);
+    struct ledger_holder h = {named(l, "a", "u"), 1};
+    for (uint32_t gpu = 0; gpu < 2; gpu++) {
+        hold(l, gpu, 0, &h, 1, 1);
+        look(l, gpu, 0, true, true);
+        energy(l, gpu, 0, 0);
+    }
+    book(l, 0);
+    for (uint32_t gpu = 0; gpu < 2; gpu++) {
+        busy(l, gpu, 0, 1, 250000 * (gpu + 1));
+        look(l, gpu, 1, true, true);
+        energy(l, gpu, 1, 100 * (gpu + 1));
+    }
+    book(l, 1);
+    assert_int_equal(ledger_account_count(l), 2);
+    for (uint32_t gpu = 0; gpu < 2; gpu++) {
+        assert_int_equal(account(l, gpu, "a")->busy_us, 250000 * (gpu + 1));
+        assert_int_equal(account(l, gpu, "a")->energy_uj, 100000 * (gpu + 1));
+        assert_int_equal(account(l, gpu, "a")->allocated_us, 1000000);
+    }
+}
+
 // Energy by slices of a board: 1/7 and 3/7 held, 2/7 free, 1/7 of no instance.
 static void instances_share_the_energy_of_their_board(void **state)
 {
@@ -273,6 +301,7 @@ int main(void)
         cmocka_unit_test(sharers_have_what_their_processes_did),
         cmocka_unit_test(shares_over_the_devices_are_scaled_by_largest_remainder),
         cmocka_unit_test(without_evidence_sharers_have_no_busy_time),
+        cmocka_unit_test(trap_9_a_container_with_two_gpus_has_an_account_on_each),
         cmocka_unit_test(instances_share_the_energy_of_their_board),
         cmocka_unit_test(eight_slices_are_eighths),
         cmocka_unit_test(absurd_slices_do_not_make_energy),

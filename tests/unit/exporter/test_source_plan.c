@@ -93,6 +93,29 @@ static void list(struct node *n, struct inventory *inv, const char *letters)
     assert_int_equal(inventory_apply(inv, &f), 0);
 }
 
+// A GPU, and where it is asked for an instance on it.
+static void list_one(struct node *n, bool with_instance, bool gpm)
+{
+    struct frame_entity entities[2] = {
+        {.kind = FRAME_ENTITY_GPU,
+         .gpu_instance_id = UINT32_MAX,
+         .instance_entity_id = UINT32_MAX,
+         .id = UINT32_MAX,
+         .uuid = "GPU-a",
+         .gpm = gpm,
+         .mig_enabled = with_instance},
+        {.kind = FRAME_ENTITY_GPU_I,
+         .gpu_instance_id = 1,
+         .id = UINT32_MAX,
+         .uuid = "MIG-a",
+         .profile = "1g.5gb",
+         .gpm = gpm},
+    };
+    const struct frame_entities head = {++n->generation, with_instance ? 2 : 1};
+    const struct frame f = {.type = FRAME_ENTITIES, .as.entities = {&head, entities}};
+    assert_int_equal(inventory_apply(&n->nvml, &f), 0);
+}
+
 static void state(struct inventory *inv, enum frame_state_code code)
 {
     const struct frame_state s = {.code = code};
@@ -226,6 +249,37 @@ static void podgpus_own_families_bring_their_fields_once(void **state_)
         make(n, NULL, &p);
         assert_fields(&p, DEVICE_SOURCE_NVML, cases[i].expected, cases[i].count);
         assert_false(p.dcgm);
+        source_plan_deinit(&p);
+    }
+}
+
+// The ledger asks for an instance's activity, which an H100 tells itself and an A100 does not.
+static void instances_without_gpm_bring_dcgms_activity_for_the_ledger(void **state_)
+{
+    (void)state_;
+    static const struct {
+        const char *flag;
+        bool is_instance, gpm, asked;
+    } cases[] = {
+        {"--podgpu-families=core", true, false, true},
+        {"--podgpu-families=core", true, true, false},
+        {"--podgpu-families=core", false, false, false}, // whole GPUs have the driver's samples
+        {"--podgpu-families=none", true, false, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        cleanup(node_freep) struct node *n =
+            node_new("DCGM_FI_DEV_GPU_TEMP, gauge, t\n", WORDS(cases[i].flag));
+        list_one(n, cases[i].is_instance, cases[i].gpm);
+        watch(n);
+        SAYS(n, PROF_GR, FRAME_NEEDS_GPM, FRAME_NEEDS_GPM);
+        refresh(n, false);
+        struct source_plan p;
+        make(n, NULL, &p);
+        bool asked = false;
+        for (size_t f = 0; f < p.field_count[DEVICE_SOURCE_NVML]; f++)
+            asked = asked || p.fields[DEVICE_SOURCE_NVML][f] == PROF_GR;
+        assert_int_equal(asked, cases[i].asked);
+        assert_int_equal(p.dcgm, cases[i].asked);
         source_plan_deinit(&p);
     }
 }
@@ -597,6 +651,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_nvml_has_sampled_dcgm_is_not_wanted),
         cmocka_unit_test(podgpus_own_families_bring_their_fields_once),
+        cmocka_unit_test(instances_without_gpm_bring_dcgms_activity_for_the_ledger),
         cmocka_unit_test(a_node_with_gpm_needs_no_dcgm),
         cmocka_unit_test(gpus_before_hopper_get_the_profiling_fields_of_dcgm),
         cmocka_unit_test(only_the_gpus_that_need_it_are_in_the_mask),
