@@ -122,10 +122,9 @@ def test_readiness_and_self_metrics_know_of_processes(shared):
     _, exporter = shared
     status, _, text = exporter.get("/readyz")
     assert status == 200 and "processes" in text
-    page = exporter.page()
+    page = exporter.page_when(lambda p: p.value("podgpu_exporter_ledger_intervals_total") > 0, 20, "an interval")
     assert page.value("podgpu_exporter_processes", kind="pod") == 3
     assert page.value("podgpu_exporter_processes", kind="host") == 1
-    assert page.value("podgpu_exporter_ledger_intervals_total") > 0
 
 
 def test_gauges_end_with_their_pod_and_counters_stay():
