@@ -57,7 +57,8 @@ static void say(struct doctor *d, const char *what, const struct doctor_fault *f
     else
         add_line(&b, level_names[level], what, detail, fault);
     d->failed = d->failed || level == DOCTOR_FAIL || b.error;
-    (void)fwrite(b.data, 1, b.len, stdout); // process_finish_stdout tells
+    if (b.len > 0)
+        (void)fwrite(b.data, 1, b.len, stdout); // process_finish_stdout tells
     buf_deinit(&b);
 }
 

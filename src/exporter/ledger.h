@@ -21,8 +21,10 @@
 // What is not booked to a container is unattributed. All roundings are down, and what they leave is
 // unattributed too, so that at any time, to the last digit, for busy and energy
 //     sum of containers + ended + unattributed = device (energy: board).
-// An interval in which the set of holders changed is unattributed. A counter that went down, a gap,
-// or a device that was away begins anew and books nothing.
+// Of an interval in which the set of holders changed nobody has a part for holding: shares of
+// processes are booked where there is evidence (a short Job keeps what it did), the rest is
+// unattributed. A counter that went down, a gap, or a device that was away begins anew and books
+// nothing.
 #pragma once
 
 #include <stdbool.h>

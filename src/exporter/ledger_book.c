@@ -221,10 +221,11 @@ static void note_idle(const struct ledger *l, struct ledger_entry *a, const stru
         a->idle_since_ns = v->to_ns;
 }
 
-static void share_interval(struct ledger *l, struct ledger_unit *d, struct interval *v,
-                           uint64_t busy_us)
+// s NULL: of an interval in which the holders changed nobody holds anything; what processes are
+// known to have done in it is theirs all the same.
+static void share_interval(struct ledger *l, struct ledger_unit *d, const struct ledger_set *s,
+                           struct interval *v, uint64_t busy_us)
 {
-    const struct ledger_set *s = set_at(d, v->from_ns);
     struct ledger_look look = look_through(d, v);
     bool is_alone = is_sole(d, s, &look);
     struct rule rule = {
@@ -283,15 +284,14 @@ static void book_device(struct ledger *l, struct ledger_unit *d, struct interval
     uint64_t busy_us = take_us(&d->busy, v->length_us);
     d->pub.busy_us += busy_us;
     d->pub.unattributed_busy_us += busy_us;
-    (void)set_at(d, v->from_ns);
+    const struct ledger_set *s = set_at(d, v->from_ns);
     book_allocated(d, v);
     l->stats.intervals++;
-    if (!holders_change(d, v)) {
-        share_interval(l, d, v, busy_us);
-        return;
+    if (holders_change(d, v)) {
+        l->stats.holder_changes++;
+        s = NULL;
     }
-    l->stats.holder_changes++;
-    forget_shares(d);
+    share_interval(l, d, s, v, busy_us);
 }
 
 // --- A board ---

@@ -11,7 +11,8 @@ from test_ledger_page import CONTAINER, check_sums, container, flags, whole
 import run_node
 
 SECOND = 1_000_000_000
-JOB = (7, 14)  # the Job's seconds here; in the scenario it starts at 20 s
+POD_BEGINS = 5  # the kubelet gives it the GPU before its container starts, as it always does
+JOB = (7, 14)  # the seconds in which its process runs; in the scenario all starts at 20 s
 POD = "short-x4z8k"
 LINGER = 6
 
@@ -20,7 +21,8 @@ def job_soon():
     """The scenario job-7s, whose seven seconds come a little earlier."""
     text = run_node.scenario_path("job-7s").read_text(encoding="utf-8")
     assert "start: 20s" in text and "completes: 27s" in text
-    return text.replace("start: 20s", f"start: {JOB[0]}s").replace("completes: 27s", f"completes: {JOB[1]}s")
+    text = text.replace("start: 20s", f"start: {POD_BEGINS}s").replace("completes: 27s", f"completes: {JOB[1]}s")
+    return text.replace("pid: 7301,", f"pid: 7301, start: {JOB[0]}s,")
 
 
 def growth_mj(node, start, end):
@@ -28,12 +30,11 @@ def growth_mj(node, start, end):
 
 
 def test_a_job_of_seven_seconds_keeps_its_whole_total_for_a_scrape_that_comes_later():
-    """An interval in which the holders change is unattributed: that of its begin and that of its end may be. What the
-    container and nobody have together is all that was done, and the container has all but those two seconds."""
+    """In the intervals of its begin and its end the holders change, but what its process did there is known to be its."""
     with run_node.SimNode(text=job_soon(), proc=True, logs=True) as node, \
             exporter_at(node, *flags(node), f"--ended-pod-linger={LINGER}s") as exporter:
         first = exporter.page_when(lambda p: p.samples("podgpu_gpu_busy_seconds_total"), 6, "a page before the Job")
-        assert node.node.now() < JOB[0] * SECOND and container(first, "busy_seconds_total", POD) is None
+        assert node.node.now() < POD_BEGINS * SECOND and container(first, "busy_seconds_total", POD) is None
         # The kubelet is asked once a second, an interval has a second and is booked within the ledger's lag of two.
         node.wait_until(lambda: node.node.now() > (JOB[1] + 4.2) * SECOND, 30 * SLOW)
         late = exporter.page()
@@ -43,13 +44,14 @@ def test_a_job_of_seven_seconds_keeps_its_whole_total_for_a_scrape_that_comes_la
         busy = node.node.busy_us(0, JOB[0] * SECOND, JOB[1] * SECOND) / 1e6
         assert busy == pytest.approx(6.3)
         own, energy, held = map(float, frozen)
-        assert held == pytest.approx(7, abs=1.2)  # the kubelet is asked once a second
+        assert held == pytest.approx(JOB[1] - POD_BEGINS, abs=1.2)  # the kubelet is asked once a second
         rest = late.value("podgpu_gpu_unattributed_busy_seconds_total")
         assert own + rest == pytest.approx(busy, abs=0.07)  # 1 % of seven seconds
-        assert 0.9 * (held - 2.2) <= own <= busy + 0.07
-        watts = growth_mj(node, JOB[0] + 2, JOB[1] - 2) / 3e3
-        # In the interval before it was known to hold the GPU it has its processes' share alone.
-        assert energy == pytest.approx(watts * own / 0.9, abs=0.2 * watts)
+        assert own == pytest.approx(busy, abs=0.07), (own, rest)
+        # All that the board used while the process ran is its, but in the two intervals in which the holders changed (it
+        # ends in one of them) it has its process's share alone.
+        joules = growth_mj(node, *JOB) / 1e3
+        assert 0.96 * joules <= energy <= growth_mj(node, POD_BEGINS - 1, JOB[1] + 1) / 1e3
         assert check_sums(late) == 3
         for what in ("memory_used_bytes", "processes", "idle_seconds", "share_ratio"):
             assert container(late, what, POD) is None
@@ -87,7 +89,7 @@ def test_sums_hold_on_sixty_pages_while_pods_come_and_go():
         assert step == 8 and lingered > 0
         page = exporter.page_when(lambda p: p.value("podgpu_gpu_ended_energy_joules_total") > 0, 10, "somebody ended for good")
         assert check_sums(page) == 3
-        assert page.value("podgpu_exporter_ledger_holder_changes_total") >= 4
+        assert page.value("podgpu_exporter_ledger_holder_changes_total") >= 1
 
 
 def churn(node, names, step):

@@ -274,7 +274,7 @@ static void undeclared_use_of_a_free_device_has_an_account(void **state)
     assert_int_equal(ledger_device_at(l, 0)->method, LEDGER_METHOD_PROCESS);
 }
 
-static void an_interval_in_which_holders_change_is_nobodys(void **state)
+static void what_holding_gives_of_an_interval_in_which_holders_change_is_nobodys(void **state)
 {
     OWN l = make_ledger();
     one_gpu(l);
@@ -294,6 +294,35 @@ static void an_interval_in_which_holders_change_is_nobodys(void **state)
     assert_int_equal(ledger_device_at(l, 0)->unattributed_energy_uj, 1000000);
 }
 
+// The GPU goes from a to b at 1.25 s; each keeps what its process did between 1 s and 2 s.
+static void what_processes_did_while_holders_changed_is_theirs(void **state)
+{
+    OWN l = make_ledger();
+    one_gpu(l);
+    struct ledger_holder a = {named(l, "a", "u"), 1}, b = {named(l, "b", "v"), 1};
+    hold(l, 0, 0, &a, 1, 1);
+    for (double at = 0; at <= 2; at++) {
+        if (at == 2) {
+            hold(l, 0, 1.25, &b, 1, 1);
+            share(l, a.container, 1, 1.25, 800000);
+            share(l, b.container, 1.5, 2, 1000000);
+        }
+        if (at > 0)
+            busy(l, 0, at - 1, at, at == 2 ? 750000 : 1000000);
+        look(l, 0, at, true, true);
+        energy(l, 0, at, 1000 * (uint64_t)at);
+        run(l, 0,
+            at < 2 ? &(struct ledger_process){a.container, false, GIB}
+                   : &(struct ledger_process){b.container, false, GIB},
+            1);
+        book(l, at);
+    }
+    assert_account(l, "a", 1200000, 1200000, 1250000);
+    assert_account(l, "b", 500000, 500000, 750000);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_busy_us, 50000);
+    assert_int_equal(ledger_device_at(l, 0)->unattributed_energy_uj, 300000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,7 +336,8 @@ int main(void)
         cmocka_unit_test(absurd_slices_do_not_make_energy),
         cmocka_unit_test(a_foreign_process_ends_exclusiveness),
         cmocka_unit_test(undeclared_use_of_a_free_device_has_an_account),
-        cmocka_unit_test(an_interval_in_which_holders_change_is_nobodys),
+        cmocka_unit_test(what_holding_gives_of_an_interval_in_which_holders_change_is_nobodys),
+        cmocka_unit_test(what_processes_did_while_holders_changed_is_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
