@@ -68,8 +68,10 @@ static void on_problem(void *user, const char *text)
         log_info("pods can be read again", LOG_STR("server", kube_api_server(w->api)));
         return;
     }
-    log_warn(w->synced ? "pods cannot be read, their labels and UIDs stay as they were"
-                       : "pods cannot be read, metrics go on without their labels and UIDs",
+    log_warn(w->synced
+                 ? "the API server's pods cannot be read, what is known of them stays as it was"
+                 : "the API server's pods cannot be read, metrics go on without what it alone "
+                   "knows of them",
              LOG_STR("reason", text));
     settle(w);
 }
@@ -78,8 +80,9 @@ static void on_problem(void *user, const char *text)
 static int go_without(struct pod_watch *w, const char *reason)
 {
     sv_copy(w->problem, sizeof(w->problem), sv_from(reason));
-    log_warn("there is no access to the API server, metrics go on without pods' labels and UIDs",
-             LOG_STR("reason", reason));
+    log_warn(
+        "there is no access to the API server, metrics go on without what it alone knows of pods",
+        LOG_STR("reason", reason));
     w->settled = true;
     return 0;
 }
