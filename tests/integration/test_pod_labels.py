@@ -233,7 +233,7 @@ def test_labels_stay_while_the_server_is_down_and_are_made_up_for_after(node, ap
         api.stop()
         page = exporter.page_when(lambda p: p.value(UP) == 0, 30, "down")
         assert with_labels(page, "0", app="burn") and with_labels(page, "1", app="train")
-        assert "their labels and UIDs stay as they were" in exporter.log
+        assert "what is known of them stays as it was" in exporter.log
         api.delete("Pod", *TRAIN)
         api.put(pod(*BURN, node.node_name, {"app": "other"}))
         api.start()
