@@ -421,10 +421,15 @@ static int add_processes(struct work *w)
     for (size_t i = 0; i < counters->count; i++)
         any = any || render_is_per_process(w->in, &counters->rows[i]);
     begin_list(w);
+    size_t others = w->layout->copies_dropped;
+    w->layout->copies_dropped = 0;
     for (size_t i = 0; any && r == 0 && i < w->choice.count[RENDER_GROUP_GPU]; i++) {
         const struct target t = target_of(w, RENDER_GROUP_GPU, i);
         r = add_process(w, &t);
     }
+    // Counted for a family, not for all: these have a place less, for the device itself.
+    if (w->layout->copies_dropped < others)
+        w->layout->copies_dropped = others;
     return r;
 }
 

@@ -116,7 +116,8 @@ def test_damaged_configurations_get_a_verdict_with_a_place_and_the_same_one_twic
         statuses.add(verdict[0])
         assert verdict[0] in (0, 1) and verdict[2] == "", (i, verdict)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", verdict[1]), (i, verdict)
-        for line in verdict[1].splitlines() if verdict[0] else ():
+        # Not splitlines: U+2028 of a damaged file is no end of a line.
+        for line in verdict[1].rstrip("\n").split("\n") if verdict[0] else ():
             assert place.match(line), (i, line)
         if i % 6 == 0:
             assert run_agent(*arguments) == verdict
