@@ -246,7 +246,7 @@ def test_outside_a_cluster_it_says_so_once_and_goes_on(node):
         page = exporter.page_when(lambda p: p.samples(TEMP), what="devices")
         assert page.value(UP) == 0 and by_gpu(page)["0"]["pod"] == BURN[0]
         assert exporter.log.count("there is no access to the API server") == 1
-        assert exporter.get("/readyz")[0] == 200
+        wait_until(lambda: exporter.get("/readyz")[0] == 200, what="each source has told of itself")
 
 
 @with_mounts
